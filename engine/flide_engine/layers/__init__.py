@@ -1,0 +1,1 @@
+"""What models are made of: norms, rotary positions, mixers and the feed-forward part."""

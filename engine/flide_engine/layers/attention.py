@@ -1,0 +1,91 @@
+"""An attention layer over the flat stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from flide_engine.kernels.fork_attention import fork_attention
+from flide_engine.layers.norm import rms_norm
+from flide_engine.layers.rotary import rotate_
+
+if TYPE_CHECKING:
+    from flide_engine.round import Queries, Round
+    from flide_engine.storage import Storage
+
+Rotation = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Grouped-query attention, with the options its families have.
+
+    Attributes:
+        index: which attention layer of the model this is.
+        heads, kv_heads, head_dim: shapes.
+        q: `[heads * head_dim * (2 if gated else 1), hidden]`; a gated head holds its query first.
+        kv: `[2 * kv_heads * head_dim, hidden]`, keys first.
+        out: `[hidden, heads * head_dim]`.
+        q_bias, kv_bias, out_bias: or None.
+        q_norm, k_norm: `[head_dim]`, or None for none.
+        eps: of those norms.
+        gated: the output is multiplied by the sigmoid of a gate.
+    """
+
+    index: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    q: torch.Tensor
+    kv: torch.Tensor
+    out: torch.Tensor
+    q_bias: torch.Tensor | None = None
+    kv_bias: torch.Tensor | None = None
+    out_bias: torch.Tensor | None = None
+    q_norm: torch.Tensor | None = None
+    k_norm: torch.Tensor | None = None
+    eps: float = 1e-6
+    gated: bool = False
+
+    def __call__(
+        self,
+        hidden: torch.Tensor,
+        rnd: Round,
+        queries: Queries,
+        storage: Storage,
+        rotation: Rotation,
+    ) -> torch.Tensor:
+        """`[T, hidden]` to `[Q, hidden]`; keys and values are kept of every row."""
+        cos, sin = rotation
+        key, value = F.linear(hidden, self.kv, self.kv_bias).chunk(2, dim=-1)
+        key = key.unflatten(-1, (self.kv_heads, self.head_dim))
+        value = value.unflatten(-1, (self.kv_heads, self.head_dim))
+        if self.k_norm is not None:
+            key = rms_norm(key, self.k_norm, self.eps)
+        key = rotate_(key, cos, sin)
+        key_pages, value_pages = storage.keys[self.index], storage.values[self.index]
+        places = rnd.slot_mapping[: rnd.num_trunk_rows]
+        key_pages[places] = key[: rnd.num_trunk_rows]
+        value_pages[places] = value[: rnd.num_trunk_rows]
+
+        query, gate = self._query(queries.select(hidden))
+        query = rotate_(query, queries.select(cos), queries.select(sin))
+        mixed = fork_attention(
+            query, key, value, key_pages, value_pages, rnd, queries, self.head_dim**-0.5
+        ).flatten(-2)
+        if gate is not None:
+            mixed = mixed.mul_(torch.sigmoid(gate))
+        return F.linear(mixed, self.out, self.out_bias)
+
+    def _query(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        query = F.linear(hidden, self.q, self.q_bias).unflatten(-1, (self.heads, -1))
+        gate = None
+        if self.gated:
+            query, gate = query.chunk(2, dim=-1)
+            gate = gate.flatten(-2)
+        if self.q_norm is not None:
+            query = rms_norm(query, self.q_norm, self.eps)
+        return query, gate

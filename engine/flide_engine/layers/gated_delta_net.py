@@ -1,0 +1,82 @@
+"""A Gated DeltaNet layer over the flat stream (Yang et al., 2025; paper, section 3.2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from flide_engine.kernels.causal_conv import causal_conv
+from flide_engine.kernels.gated_delta_rule import gated_delta_rule
+from flide_engine.layers.norm import gated_rms_norm, l2_norm
+
+if TYPE_CHECKING:
+    from flide_engine.layers.attention import Rotation
+    from flide_engine.round import Queries, Round
+    from flide_engine.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDeltaNet:
+    """A short convolution, the gated delta rule, and a gated norm.
+
+    Attributes:
+        index: which recurrent layer of the model this is.
+        key_heads, value_heads, key_dim, value_dim: shapes; conv channels are
+            2 * key_heads * key_dim + value_heads * value_dim, queries first, then keys, then
+            values.
+        qkv: `[channels, hidden]`.
+        gates: `[2 * value_heads, hidden]`, write strength (b) first, then decay (a).
+        z: `[value_heads * value_dim, hidden]`, the gate of the norm.
+        conv: `[channels, W]`.
+        log_decay, dt_bias: `[value_heads]` in at least float32 (A_log and dt_bias of checkpoints).
+        norm: `[value_dim]`.
+        out: `[hidden, value_heads * value_dim]`.
+        eps: of the norm.
+    """
+
+    index: int
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    qkv: torch.Tensor
+    gates: torch.Tensor
+    z: torch.Tensor
+    conv: torch.Tensor
+    log_decay: torch.Tensor
+    dt_bias: torch.Tensor
+    norm: torch.Tensor
+    out: torch.Tensor
+    eps: float
+
+    def __call__(
+        self,
+        hidden: torch.Tensor,
+        rnd: Round,
+        queries: Queries,
+        storage: Storage,
+        rotation: Rotation,
+    ) -> torch.Tensor:
+        """`[T, hidden]` to `[Q, hidden]`; the recurrence runs over every row."""
+        mixed = F.linear(hidden, self.qkv)
+        mixed = causal_conv(mixed, self.conv, storage.windows[self.index], rnd.conv)
+        keys = self.key_heads * self.key_dim
+        query, key, value = mixed.split([keys, keys, self.value_heads * self.value_dim], dim=-1)
+        write, step = F.linear(hidden, self.gates).chunk(2, dim=-1)
+        wide = self.log_decay.dtype
+        decay = -self.log_decay.exp() * F.softplus(step.to(wide) + self.dt_bias)
+        out = gated_delta_rule(
+            l2_norm(query.unflatten(-1, (self.key_heads, -1))).mul_(self.key_dim**-0.5),
+            l2_norm(key.unflatten(-1, (self.key_heads, -1))),
+            value.unflatten(-1, (self.value_heads, -1)),
+            decay,
+            torch.sigmoid(write.to(wide)),
+            storage.recurrent[self.index],
+            rnd.segments,
+        )
+        gate = F.linear(queries.select(hidden), self.z).unflatten(-1, (self.value_heads, -1))
+        normed = gated_rms_norm(queries.select(out), gate, self.norm, self.eps)
+        return F.linear(normed.flatten(-2), self.out)

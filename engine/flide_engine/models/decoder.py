@@ -1,0 +1,103 @@
+"""The one body: a stack of layers over a round, whatever the family or where its trunks start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from flide_engine.layers.attention import Attention
+from flide_engine.layers.norm import rms_norm
+from flide_engine.storage import state_dtype
+
+if TYPE_CHECKING:
+    from flide_engine.layers.gated_delta_net import GatedDeltaNet
+    from flide_engine.layers.mlp import SwiGLU
+    from flide_engine.layers.rotary import Rotary
+    from flide_engine.round import Round
+    from flide_engine.storage import Layout, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Norm, mixer, norm, feed-forward, each around a residual."""
+
+    mixer_norm: torch.Tensor
+    mixer: Attention | GatedDeltaNet
+    mlp_norm: torch.Tensor
+    mlp: SwiGLU
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A causal language model of which only the label rows of its head are ever used.
+
+    Attributes:
+        embedding: `[vocabulary, hidden]`.
+        layers: first to last.
+        norm: `[hidden]`, before the head.
+        head: `[vocabulary, hidden]`; the embedding itself where they are tied.
+        rotary: positions.
+        eps: of the norms.
+        layout: what it keeps of a history.
+        max_positions: the longest prompt it was made for.
+    """
+
+    embedding: torch.Tensor
+    layers: tuple[Layer, ...]
+    norm: torch.Tensor
+    head: torch.Tensor
+    rotary: Rotary
+    eps: float
+    layout: Layout
+    max_positions: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and products."""
+        return self.embedding.dtype
+
+    def cost(self, start: int, end: int) -> float:
+        """Multiplications to compute the tokens of a history from `start` to `end`, per element."""
+        products = sum(_parameters(layer) for layer in self.layers)
+        mixers = [layer.mixer for layer in self.layers if isinstance(layer.mixer, Attention)]
+        keys = sum(2 * mixer.heads * mixer.head_dim for mixer in mixers)
+        return (end - start) * products + keys * (end**2 - start**2) / 2
+
+    @torch.inference_mode()
+    def __call__(self, rnd: Round, storage: Storage, labels: torch.Tensor) -> torch.Tensor:
+        """Run a round; write its pages, states and windows; read its labels.
+
+        In the last layer keys, values and states cover every row and the rest only the read ones
+        (paper, section 3.3.3).
+
+        Args:
+            rnd: the round.
+            storage: where its trunks' pages and states lie.
+            labels: `[U]` token ids.
+
+        Returns:
+            `[R, U]` logits in at least float32.
+        """
+        hidden = F.embedding(rnd.token_ids, self.embedding)
+        rotation = self.rotary(rnd.positions)
+        for layer in self.layers:
+            queries = rnd.read if layer is self.layers[-1] else rnd.every
+            normed = rms_norm(hidden, layer.mixer_norm, self.eps)
+            mixed = layer.mixer(normed, rnd, queries, storage, rotation)
+            hidden = mixed.add_(queries.select(hidden))
+            hidden = hidden + layer.mlp(rms_norm(hidden, layer.mlp_norm, self.eps))
+        wide = state_dtype(self.dtype)
+        normed = rms_norm(hidden.to(wide), self.norm, self.eps)
+        return F.linear(normed, self.head[labels].to(wide))
+
+
+def _parameters(part: object) -> int:
+    """How many numbers the tensors of a layer hold."""
+    if isinstance(part, torch.Tensor):
+        return part.numel()
+    if not is_dataclass(part):
+        return 0
+    return sum(_parameters(getattr(part, field.name)) for field in fields(part))

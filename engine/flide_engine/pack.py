@@ -1,0 +1,248 @@
+"""Leased trunks and their branches, packed into the flat stream of one round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from flide_engine.core import GRID, Branch, Tokens
+from flide_engine.round import ZERO, ConvSources, Queries, Round, Segments, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flide_engine.storage import Layout
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Trunk:
+    """One slot of a round: a trunk, what of it is already held, and the branches that hang off it.
+
+    Attributes:
+        token_ids: `[P]` the whole trunk.
+        branches: in the order their answers are wanted.
+        pages: the trunk's pages, P / GRID rounded up; those below `start` are shared, the rest its
+        own. start: the grid point it resumes from; 0 when fresh. start < P.
+        state_in: the pool state at `start`, or `ZERO`.
+        saves: {grid point: pool state} to leave on the way, each above `start`.
+    """
+
+    token_ids: Tokens
+    branches: Sequence[Branch]
+    pages: Sequence[int]
+    start: int = 0
+    state_in: int = ZERO
+    saves: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def tail(self) -> int:
+        """Rows of the stream the trunk needs."""
+        return len(self.token_ids) - self.start
+
+    def fork_of(self, branch: Branch) -> int:
+        """The trunk position at which a branch begins."""
+        return len(self.token_ids) if branch.fork is None else branch.fork
+
+
+@dataclass(slots=True)
+class _Table:
+    """One row a segment, trunks first; plain lists while it grows."""
+
+    slot: list[int] = field(default_factory=list)
+    length: list[int] = field(default_factory=list)
+    position: list[int] = field(default_factory=list)
+    prefix: list[int] = field(default_factory=list)
+    state_in: list[int] = field(default_factory=list)
+
+    def add(self, slot: int, length: int, position: int, prefix: int, state_in: int) -> None:
+        self.slot.append(slot)
+        self.length.append(length)
+        self.position.append(position)
+        self.prefix.append(prefix)
+        self.state_in.append(state_in)
+
+
+def pack(
+    trunks: Sequence[Trunk], layout: Layout, num_states: int, device: torch.device | str = "cpu"
+) -> Round:
+    """Lay trunks and branches out as one stream.
+
+    Args:
+        trunks: the slots of the round, in order; branches are read in the same order.
+        layout: the model's needs; only the convolution's width is used.
+        num_states: how many states the pool has: scratch states are counted from there.
+        device: where the arrays go.
+    """
+    table, outs, num_scratch = _segments(trunks, num_states)
+    length = np.array(table.length, dtype=np.int64)
+    row = np.cumsum(length) - length
+    position = ramp(np.array(table.position), length)
+    num_trunks = len(trunks)
+    slot = np.repeat(table.slot, length)
+    is_trunk = np.arange(len(position)) < length[:num_trunks].sum()
+    local = ramp(np.zeros_like(row), length)
+    every = {
+        "trunk_slot": slot,
+        "trunk_len": np.where(is_trunk, position + 1, np.repeat(table.prefix, length)),
+        "branch_start": np.repeat(row, length),
+        "branch_len": np.where(is_trunk, 0, local + 1),
+    }
+    read_rows = (row + length - 1)[num_trunks:]
+    widest = max(len(trunk.pages) for trunk in trunks)
+    page_table = np.full((num_trunks, widest), -1, dtype=np.int64)
+    for index, trunk in enumerate(trunks):
+        page_table[index, : len(trunk.pages)] = trunk.pages
+    place = page_table[slot, np.minimum(position // GRID, widest - 1)] * GRID + position % GRID
+
+    def put(array: npt.ArrayLike) -> torch.Tensor:
+        return torch.as_tensor(np.ascontiguousarray(array, dtype=np.int64), device=device)
+
+    tails = [trunk.token_ids[trunk.start :] for trunk in trunks]
+    questions = [branch.token_ids for trunk in trunks for branch in trunk.branches]
+    return Round(
+        token_ids=put(np.concatenate([*tails, *questions])),
+        positions=put(position),
+        page_table=put(page_table),
+        slot_mapping=put(np.where(is_trunk, place, -1)),
+        pages=tuple(tuple(trunk.pages) for trunk in trunks),
+        num_trunk_rows=int(is_trunk.sum()),
+        every=Queries(
+            rows=None,
+            **{name: put(array) for name, array in every.items()},
+            spans=_spans(table, row, range(len(row)), whole=True),
+        ),
+        read=Queries(
+            rows=put(read_rows),
+            **{name: put(array[read_rows]) for name, array in every.items()},
+            spans=_spans(table, row, range(num_trunks, len(row)), whole=False),
+        ),
+        segments=_pack_segments(table, row, outs, num_trunks, num_scratch, put),
+        conv=_pack_conv(trunks, table, row, local, num_states, layout.conv_width, put),
+    )
+
+
+def ramp(first: npt.NDArray[Any], length: Ints) -> Ints:
+    """Concatenate `first[i], first[i] + 1, ...` of `length[i]` numbers each."""
+    ends = np.cumsum(length)
+    return np.arange(ends[-1]) - np.repeat(ends - length - first, length)
+
+
+def _segments(
+    trunks: Sequence[Trunk], num_states: int
+) -> tuple[_Table, dict[tuple[int, int], int], int]:
+    """The table of segments, where states are stored, and how many scratch states that takes.
+
+    A branch reads its trunk's state where it hangs: the resumed one, a saved one, or else a scratch
+    state that this round writes there.
+    """
+    table = _Table()
+    outs: dict[tuple[int, int], int] = {}
+    scratch = 0
+    at: list[dict[int, int]] = []
+    for slot, trunk in enumerate(trunks):
+        table.add(slot, trunk.tail, trunk.start, trunk.start, trunk.state_in)
+        states = {trunk.start: trunk.state_in, **trunk.saves}
+        for fork in sorted({trunk.fork_of(branch) for branch in trunk.branches} - states.keys()):
+            states[fork] = num_states + scratch
+            scratch += 1
+        for place, state in states.items():
+            if place > trunk.start:
+                outs[slot, (place - trunk.start - 1) // GRID] = state
+        at.append(states)
+    for slot, trunk in enumerate(trunks):
+        for branch in trunk.branches:
+            fork = trunk.fork_of(branch)
+            table.add(slot, len(branch.token_ids), fork, fork, at[slot][fork])
+    return table, outs, scratch
+
+
+def _spans(table: _Table, row: Ints, which: range, *, whole: bool) -> tuple[Span, ...]:
+    """One span a segment: all of its rows as queries, or its last one."""
+    spans = []
+    query = 0
+    for index in which:
+        length = table.length[index]
+        count = length if whole else 1
+        spans.append(
+            Span(table.slot[index], table.prefix[index], int(row[index]), length, query, count)
+        )
+        query += count
+    return tuple(spans)
+
+
+def _pack_segments(
+    table: _Table,
+    row: Ints,
+    outs: dict[tuple[int, int], int],
+    num_trunks: int,
+    num_scratch: int,
+    put: Any,
+) -> Segments:
+    counts = -(-np.array(table.length) // GRID)
+    chunks = np.stack(
+        [np.repeat(np.arange(len(counts)), counts), ramp(np.zeros_like(counts), counts)], axis=1
+    )
+    first = np.cumsum(counts) - counts
+    state_out = np.full(len(chunks), -1, dtype=np.int64)
+    for (segment, chunk), state in outs.items():
+        state_out[first[segment] + chunk] = state
+    return Segments(
+        start=put(row),
+        length=put(table.length),
+        state_in=put(table.state_in),
+        chunks=put(chunks),
+        state_out=put(state_out),
+        num_trunks=num_trunks,
+        num_scratch=num_scratch,
+        starts=tuple(int(r) for r in row),
+        lengths=tuple(table.length),
+        states=tuple(table.state_in),
+        outs=outs,
+    )
+
+
+def _pack_conv(
+    trunks: Sequence[Trunk],
+    table: _Table,
+    row: Ints,
+    local: Ints,
+    num_states: int,
+    width: int,
+    put: Any,
+) -> ConvSources:
+    """Predecessors of every row, and the windows to save: the last W - 1 inputs before a mark."""
+    back = width - 1
+    source = np.arange(len(local)) - np.arange(1, width)[:, None]
+    edges = np.flatnonzero(local < back)
+    segment = np.searchsorted(row, edges, side="right") - 1
+    tail_row = row[: len(trunks)]
+    for edge, index in zip(edges.tolist(), segment.tolist(), strict=True):
+        slot = table.slot[index]
+        trunk = trunks[slot]
+        for j in range(int(local[edge]) + 1, width):
+            place = table.position[index] + int(local[edge]) - j
+            if place >= trunk.start:
+                source[j - 1, edge] = tail_row[slot] + place - trunk.start
+            elif place < 0:
+                source[j - 1, edge] = ZERO
+            else:
+                window = trunk.state_in * back + place - (trunk.start - back)
+                source[j - 1, edge] = -2 - window
+    ends = [
+        (int(tail_row[slot]) + place - trunk.start, state)
+        for slot, trunk in enumerate(trunks)
+        for place, state in trunk.saves.items()
+    ]
+    save_rows = np.array([end for end, _ in ends], dtype=np.int64)[:, None] + np.arange(-back, 0)
+    return ConvSources(
+        source=put(source),
+        edge_rows=put(edges),
+        save_rows=put(save_rows),
+        save_states=put([state for _, state in ends]),
+    )

@@ -1,0 +1,371 @@
+"""Who holds which page and state: the tree of checkpoints on the device.
+
+A block is one full page of `GRID` tokens, named by a digest chained over its tenant and all tokens
+before it; so histories with a common opening share their blocks by construction. A model without
+recurrent layers resumes at any block; one with them resumes at blocks that hold a state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flide_engine.core import GRID, Request, Tokens
+from flide_engine.errors import RequestTooLarge
+from flide_engine.marks import MAX_STATES, choose_marks, superseded
+from flide_engine.round import ZERO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NO_STATE = -1
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """One full page of a history.
+
+    Attributes:
+        digest: chained over the tenant and all tokens up to its end.
+        tokens: `[GRID]`, compared on every match.
+        parent: the block before it; None for the first.
+        page: where its keys and values lie.
+        end: tokens from the start of the history to its end.
+        state: the state slot at its end, or `NO_STATE`.
+        children: blocks that go on from it.
+        pins: leases that resume from it.
+        used: when it was last resumed from or left.
+    """
+
+    digest: bytes
+    tokens: Tokens
+    parent: Block | None
+    page: int
+    end: int
+    state: int = NO_STATE
+    children: int = 0
+    pins: int = 0
+    used: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """What one request may use during its round; ends in `commit` or `release`.
+
+    Attributes:
+        request: whose it is.
+        start: the grid point it resumes from.
+        base: the block that ends there, pinned; None when fresh.
+        pages: of the whole trunk; those from `start` on are its own.
+        saves: {grid point: state slot} its own.
+        digests: of every block of the trunk up to the last save.
+    """
+
+    request: Request
+    start: int
+    base: Block | None
+    pages: list[int]
+    saves: dict[int, int]
+    last_mark: int
+    digests: list[bytes] = field(default_factory=list)
+
+    @property
+    def state_in(self) -> int:
+        """The state to go on from."""
+        return ZERO if self.base is None or self.base.state == NO_STATE else self.base.state
+
+    @property
+    def own_pages(self) -> list[int]:
+        """Pages that nobody else holds."""
+        return self.pages[self.start // GRID :]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """What the pool holds, in bytes and counts."""
+
+    used_bytes: int
+    budget_bytes: int
+    pages: int
+    states: int
+    blocks: int
+    pins: int
+
+
+def block_digests(tenant: str, tokens: Tokens, count: int) -> list[bytes]:
+    """The chained digests of the first `count` blocks, 256 bits each, keyed by the tenant."""
+    raw = np.ascontiguousarray(tokens[: count * GRID], dtype="<i8").tobytes()
+    size = GRID * 8
+    digest = hashlib.blake2b(tenant.encode(), digest_size=32, person=b"flide-tenant").digest()
+    digests = []
+    for start in range(0, len(raw), size):
+        digest = hashlib.blake2b(raw[start : start + size], key=digest, digest_size=32).digest()
+        digests.append(digest)
+    return digests
+
+
+class Pool:
+    """Pages and states under one byte budget, and the tree of blocks over them.
+
+    Args:
+        num_pages, num_states: how many the storage has.
+        page_bytes, state_bytes: what one weighs; a model without recurrent layers has state_bytes
+        0. budget_bytes: what pages and states in use may weigh together.
+        cost: relative seconds to compute the tokens between two positions of a history.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_pages: int,
+        num_states: int,
+        page_bytes: int,
+        state_bytes: int,
+        budget_bytes: int,
+        cost: Callable[[int, int], float],
+    ) -> None:
+        self.hybrid = state_bytes > 0
+        self.page_bytes = page_bytes
+        self.state_bytes = state_bytes
+        self.budget_bytes = budget_bytes
+        self.num_pages = num_pages
+        self.cost = cost
+        self._free_pages = list(range(num_pages - 1, -1, -1))
+        self._free_states = list(range(num_states - 1, -1, -1))
+        self._num_states = num_states
+        self._blocks: dict[bytes, Block] = {}
+        self._leaves: set[Block] = set()
+        self._stateful: set[Block] = set()
+        self._clock = 0
+        self._pins = 0
+
+    def use(self) -> PoolUse:
+        """What is held now."""
+        return PoolUse(
+            used_bytes=self._used_bytes(),
+            budget_bytes=self.budget_bytes,
+            pages=self.num_pages - len(self._free_pages),
+            states=self._num_states - len(self._free_states),
+            blocks=len(self._blocks),
+            pins=self._pins,
+        )
+
+    def acquire(self, request: Request) -> Lease | None:
+        """Lease what a request needs, resuming from the deepest usable checkpoint before its end.
+
+        Returns:
+            The lease, or None when it must wait for leases in use to end.
+
+        Raises:
+            RequestTooLarge: when its trunk can never fit.
+        """
+        length = len(request.trunk)
+        need = -(-length // GRID)
+        self.check_fits(length)
+        self._clock += 1
+        digests = block_digests(request.tenant, request.trunk, length // GRID)
+        matched = self._match(request.trunk, digests)
+        limit = min([length - 1, *(b.fork for b in request.branches if b.fork is not None)])
+        base = next((b for b in reversed(matched) if b.end <= limit and self._usable(b)), None)
+        start = base.end if base else 0
+        if base is not None:
+            base.pins += 1
+            base.used = self._clock
+            self._pins += 1
+        own = self._take_pages(need - start // GRID)
+        if own is None:
+            self._unpin(base)
+            if base is None:
+                return None
+            # What the checkpoint itself holds may be what is missing: then it is recomputed.
+            base, start = None, 0
+            own = self._take_pages(need)
+            if own is None:
+                return None
+        marks = choose_marks(
+            start=start,
+            matched=min(len(matched) * GRID, limit // GRID * GRID),
+            durable=length if request.durable is None else min(request.durable, length),
+            hybrid=self.hybrid,
+        )
+        shared = [block.page for block in matched[: start // GRID]]
+        saves = self._take_states(marks) if self.hybrid else {}
+        last = max(saves, default=start) if self.hybrid else max(marks, default=start)
+        return Lease(request, start, base, shared + own, saves, last, digests)
+
+    def release(self, lease: Lease) -> None:
+        """End a lease and keep nothing of it: its round failed or was not finite."""
+        self._free_pages.extend(lease.own_pages)
+        self._free_states.extend(lease.saves.values())
+        self._unpin(lease.base)
+
+    def commit(self, lease: Lease) -> None:
+        """End a lease whose round is done: its blocks up to the last mark enter the tree.
+
+        Where a block is there already, the first one stays and this one's page is free again.
+        """
+        block = lease.base
+        tokens = lease.request.trunk
+        for index in range(lease.start // GRID, lease.last_mark // GRID):
+            end = (index + 1) * GRID
+            known = self._blocks.get(lease.digests[index])
+            page = lease.pages[index]
+            if known is None:
+                own = tokens[end - GRID : end].copy()
+                known = Block(lease.digests[index], own, block, page, end)
+                self._insert(known)
+            else:
+                self._free_pages.append(page)
+            known.used = self._clock
+            if (state := lease.saves.get(end)) is not None:
+                if known.state == NO_STATE:
+                    known.state = state
+                    self._stateful.add(known)
+                else:
+                    self._free_states.append(state)
+            block = known
+        self._free_pages.extend(lease.pages[lease.last_mark // GRID :])
+        if self.hybrid and block is not None:
+            self._thin(block)
+        self._unpin(lease.base)
+
+    def clear(self) -> None:
+        """Drop everything that no lease pins."""
+        while (victim := self._victim(leaves_only=True)) is not None:
+            self._drop(victim)
+
+    def _insert(self, block: Block) -> None:
+        self._blocks[block.digest] = block
+        self._leaves.add(block)
+        if block.parent is not None:
+            block.parent.children += 1
+            self._leaves.discard(block.parent)
+
+    def check_fits(self, length: int) -> None:
+        """Raise RequestTooLarge for a trunk of `length` tokens that waiting will not make fit."""
+        need = -(-length // GRID)
+        room = min(self.num_pages, self.budget_bytes // self.page_bytes)
+        if need > room:
+            raise RequestTooLarge(
+                f"the state has {length} tokens, but the pool holds {room * GRID} in all: "
+                "shorten the state or give the engine a larger pool (pool_bytes)."
+            )
+
+    def _match(self, trunk: Tokens, digests: list[bytes]) -> list[Block]:
+        """The leading blocks that are held, tokens compared."""
+        matched = []
+        for index, digest in enumerate(digests):
+            block = self._blocks.get(digest)
+            if block is None:
+                break
+            if not np.array_equal(block.tokens, trunk[index * GRID : (index + 1) * GRID]):
+                break
+            matched.append(block)
+        return matched
+
+    def _usable(self, block: Block) -> bool:
+        return not self.hybrid or block.state != NO_STATE
+
+    def _unpin(self, block: Block | None) -> None:
+        if block is not None:
+            block.pins -= 1
+            self._pins -= 1
+
+    def _used_bytes(self) -> int:
+        pages = self.num_pages - len(self._free_pages)
+        states = self._num_states - len(self._free_states)
+        return pages * self.page_bytes + states * self.state_bytes
+
+    def _take_pages(self, count: int) -> list[int] | None:
+        """Free pages, evicting what is worth least; None when what is in use leaves too few."""
+        if not self._make_room(count * self.page_bytes, pages=count):
+            return None
+        return [self._free_pages.pop() for _ in range(count)]
+
+    def _take_states(self, marks: list[int]) -> dict[int, int]:
+        """State slots for as many marks as there is room for: a full pool is a smaller cache."""
+        saves = {}
+        for mark in sorted(marks, reverse=True):
+            if not self._make_room(self.state_bytes, states=1):
+                break
+            saves[mark] = self._free_states.pop()
+        return saves
+
+    def _make_room(self, nbytes: int, *, pages: int = 0, states: int = 0) -> bool:
+        while True:
+            short_of_pages = len(self._free_pages) < pages
+            if (
+                not short_of_pages
+                and len(self._free_states) >= states
+                and self._used_bytes() + nbytes <= self.budget_bytes
+            ):
+                return True
+            victim = self._victim(leaves_only=short_of_pages)
+            if victim is None:
+                return False
+            self._drop(victim)
+
+    def _victim(self, *, leaves_only: bool) -> Block | None:
+        """What to evict next: superseded states, then leaves, by seconds saved per byte and age."""
+        leaves = [block for block in self._leaves if not block.pins]
+        inner = [block for block in self._stateful if block.children and not block.pins]
+        candidates = leaves if leaves_only or not inner else inner
+        return min(candidates, key=self._worth, default=None)
+
+    def _worth(self, block: Block) -> float:
+        """Seconds of recompute that a byte of the block saves, less the older it is."""
+        before = self._resume_point_before(block)
+        pages = 0 if block.children else (block.end - before) // GRID
+        nbytes = pages * self.page_bytes + (block.state != NO_STATE) * self.state_bytes
+        return self.cost(before, block.end) / nbytes / (1 + self._clock - block.used)
+
+    def _resume_point_before(self, block: Block) -> int:
+        above = block.parent
+        while above is not None and not self._usable(above):
+            above = above.parent
+        return above.end if above else 0
+
+    def _drop(self, block: Block) -> None:
+        """Drop a state, and with a leaf every page that then serves no state."""
+        if block.state != NO_STATE:
+            self._free_states.append(block.state)
+            self._stateful.discard(block)
+            block.state = NO_STATE
+        if not block.children:
+            self._prune(block)
+
+    def _prune(self, block: Block | None) -> None:
+        """Remove a leaf, and on hybrids the stateless run above it."""
+        while block is not None:
+            del self._blocks[block.digest]
+            self._leaves.discard(block)
+            self._free_pages.append(block.page)
+            parent = block.parent
+            if parent is None:
+                return
+            parent.children -= 1
+            if not parent.children:
+                self._leaves.add(parent)
+            parent.used = max(parent.used, block.used)
+            if not self.hybrid or parent.children or parent.pins or parent.state != NO_STATE:
+                return
+            block = parent
+
+    def _thin(self, block: Block) -> None:
+        """Keep few states on the way to a new checkpoint, no two further apart than a doubling."""
+        path = [b for b in self._path(block) if b.state != NO_STATE]
+        forks = {b.end for b in path if b.children > 1}
+        pinned = {b.end for b in path if b.pins}
+        drop = superseded([b.end for b in path], forks=forks, limit=MAX_STATES) - pinned
+        for b in path:
+            if b.end in drop:
+                self._drop(b)
+
+    def _path(self, block: Block | None) -> Iterator[Block]:
+        while block is not None:
+            above = block.parent
+            yield block
+            block = above
