@@ -130,7 +130,8 @@ def pack(
 def ramp(first: npt.NDArray[Any], length: Ints) -> Ints:
     """Concatenate `first[i], first[i] + 1, ...` of `length[i]` numbers each."""
     ends = np.cumsum(length)
-    return np.arange(ends[-1]) - np.repeat(ends - length - first, length)
+    ramps: Ints = np.arange(ends[-1]) - np.repeat(ends - length - first, length)
+    return ramps
 
 
 def _segments(

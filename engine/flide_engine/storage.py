@@ -75,8 +75,8 @@ class Storage:
         kv = (num_pages * GRID, layout.kv_heads, layout.head_dim)
         state = (num_states, layout.value_heads, layout.key_dim, layout.value_dim)
         window = (num_states, layout.conv_width - 1, layout.conv_channels)
-        # Not zeroed: on a CPU untouched pages cost no memory, and nothing reads what was not
-        # written. lf.keys = self._tensors(layout.attention_layers, kv, dtype)
+        # Not zeroed: what is not written is never read, and on a CPU costs no memory either.
+        self.keys = self._tensors(layout.attention_layers, kv, dtype)
         self.values = self._tensors(layout.attention_layers, kv, dtype)
         self.recurrent = self._tensors(layout.recurrent_layers, state, state_dtype(dtype))
         self.windows = self._tensors(layout.recurrent_layers, window, dtype)

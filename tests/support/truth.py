@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from flide_engine.core import Tokens
+
 
 class Float32AsFloat64(TorchFunctionMode):
     """Every request for float32 becomes one for float64, in methods and in arguments.
@@ -48,23 +50,26 @@ class Truth:
                 module.inv_freq = _frequencies(module)
 
     @torch.inference_mode()
-    def logits(self, ids: Sequence[int]) -> torch.Tensor:
+    def logits(self, ids: Tokens) -> torch.Tensor:
         """`[vocabulary]` after the last token."""
         with Float32AsFloat64():
-            out = self.model(torch.tensor([list(ids)]), logits_to_keep=1, use_cache=False)
+            out = self.model(torch.from_numpy(ids)[None], logits_to_keep=1, use_cache=False)
         assert out.logits.dtype == torch.float64
-        return out.logits[0, -1]
+        logits: torch.Tensor = out.logits[0, -1]
+        return logits
 
 
 def _frequencies(module: Any) -> torch.Tensor:
     with Float32AsFloat64():
         made = type(module)(module.config)
     assert made.inv_freq.dtype == torch.float64
-    return made.inv_freq
+    frequencies: torch.Tensor = made.inv_freq
+    return frequencies
 
 
 @torch.inference_mode()
-def transformers_logits(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
+def transformers_logits(model: PreTrainedModel, ids: Tokens) -> torch.Tensor:
     """`[vocabulary]` after the last token, as transformers computes it in the model's own dtype."""
-    out = model(torch.tensor([list(ids)]), logits_to_keep=1, use_cache=False)
-    return out.logits[0, -1]
+    out = model(torch.from_numpy(ids)[None], logits_to_keep=1, use_cache=False)
+    logits: torch.Tensor = out.logits[0, -1]
+    return logits

@@ -61,8 +61,8 @@ class Attention:
         """`[T, hidden]` to `[Q, hidden]`; keys and values are kept of every row."""
         cos, sin = rotation
         key, value = F.linear(hidden, self.kv, self.kv_bias).chunk(2, dim=-1)
-        key = key.unflatten(-1, (self.kv_heads, self.head_dim))
-        value = value.unflatten(-1, (self.kv_heads, self.head_dim))
+        key = key.view(-1, self.kv_heads, self.head_dim)
+        value = value.view(-1, self.kv_heads, self.head_dim)
         if self.k_norm is not None:
             key = rms_norm(key, self.k_norm, self.eps)
         key = rotate_(key, cos, sin)
@@ -81,7 +81,8 @@ class Attention:
         return F.linear(mixed, self.out, self.out_bias)
 
     def _query(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        query = F.linear(hidden, self.q, self.q_bias).unflatten(-1, (self.heads, -1))
+        width = self.head_dim * (2 if self.gated else 1)
+        query = F.linear(hidden, self.q, self.q_bias).view(-1, self.heads, width)
         gate = None
         if self.gated:
             query, gate = query.chunk(2, dim=-1)

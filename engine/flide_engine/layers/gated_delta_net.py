@@ -64,19 +64,20 @@ class GatedDeltaNet:
         mixed = F.linear(hidden, self.qkv)
         mixed = causal_conv(mixed, self.conv, storage.windows[self.index], rnd.conv)
         keys = self.key_heads * self.key_dim
-        query, key, value = mixed.split([keys, keys, self.value_heads * self.value_dim], dim=-1)
+        values = self.value_heads * self.value_dim
+        query, key, value = mixed.split_with_sizes([keys, keys, values], dim=-1)
         write, step = F.linear(hidden, self.gates).chunk(2, dim=-1)
         wide = self.log_decay.dtype
         decay = -self.log_decay.exp() * F.softplus(step.to(wide) + self.dt_bias)
         out = gated_delta_rule(
-            l2_norm(query.unflatten(-1, (self.key_heads, -1))).mul_(self.key_dim**-0.5),
-            l2_norm(key.unflatten(-1, (self.key_heads, -1))),
-            value.unflatten(-1, (self.value_heads, -1)),
+            l2_norm(query.view(-1, self.key_heads, self.key_dim)).mul_(self.key_dim**-0.5),
+            l2_norm(key.view(-1, self.key_heads, self.key_dim)),
+            value.view(-1, self.value_heads, self.value_dim),
             decay,
             torch.sigmoid(write.to(wide)),
             storage.recurrent[self.index],
             rnd.segments,
         )
-        gate = F.linear(queries.select(hidden), self.z).unflatten(-1, (self.value_heads, -1))
+        gate = F.linear(queries.select(hidden), self.z).view(-1, self.value_heads, self.value_dim)
         normed = gated_rms_norm(queries.select(out), gate, self.norm, self.eps)
         return F.linear(normed.flatten(-2), self.out)

