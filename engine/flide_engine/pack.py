@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from flide_engine.core import GRID, Branch, Tokens
-from flide_engine.round import ZERO, ConvSources, Queries, Round, Segments, Span
+from flide_engine.round import ZERO, ConvSources, Labels, Queries, Round, Segments, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,9 +104,9 @@ def pack(
         return torch.as_tensor(np.ascontiguousarray(array, dtype=np.int64), device=device)
 
     tails = [trunk.token_ids[trunk.start :] for trunk in trunks]
-    questions = [branch.token_ids for trunk in trunks for branch in trunk.branches]
+    branches = [branch for trunk in trunks for branch in trunk.branches]
     return Round(
-        token_ids=put(np.concatenate([*tails, *questions])),
+        token_ids=put(np.concatenate([*tails, *(branch.token_ids for branch in branches)])),
         positions=put(position),
         page_table=put(page_table),
         slot_mapping=put(np.where(is_trunk, place, -1)),
@@ -122,6 +122,7 @@ def pack(
             **{name: put(array[read_rows]) for name, array in every.items()},
             spans=_spans(table, row, range(num_trunks, len(row)), whole=False),
         ),
+        labels=_pack_labels(branches, put),
         segments=_pack_segments(table, row, outs, num_trunks, num_scratch, put),
         conv=_pack_conv(trunks, table, row, local, num_states, layout.conv_width, put),
     )
@@ -175,6 +176,17 @@ def _spans(table: _Table, row: Ints, which: range, *, whole: bool) -> tuple[Span
         )
         query += count
     return tuple(spans)
+
+
+def _pack_labels(branches: Sequence[Branch], put: Any) -> Labels:
+    counts = [len(branch.label_ids) for branch in branches]
+    ids = [np.zeros(0, dtype=np.int64), *(branch.label_ids for branch in branches)]
+    return Labels(
+        token_ids=put(np.concatenate(ids)),
+        row=put(np.repeat(np.arange(len(counts)), counts)),
+        start=put(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])),
+        counts=tuple(counts),
+    )
 
 
 def _pack_segments(

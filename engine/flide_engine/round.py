@@ -112,6 +112,23 @@ class ConvSources:
 
 
 @dataclass(frozen=True, slots=True)
+class Labels:
+    """The tokens that may answer each read row, one row's after the other; L in all.
+
+    Attributes:
+        token_ids: `[L]`.
+        row: `[L]` the read row each belongs to.
+        start: `[R + 1]` where each row's begin, and L.
+        counts: how many each row has, on the host.
+    """
+
+    token_ids: torch.Tensor
+    row: torch.Tensor
+    start: torch.Tensor
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """Everything a pass needs to know.
 
@@ -123,6 +140,7 @@ class Round:
         pages: `page_table` on the host, one list a slot.
         every: all rows as queries.
         read: the last row of every branch as queries, `[R]`.
+        labels: what may answer the read rows.
         segments, conv: for recurrent layers.
     """
 
@@ -134,5 +152,6 @@ class Round:
     num_trunk_rows: int
     every: Queries
     read: Queries
+    labels: Labels
     segments: Segments
     conv: ConvSources

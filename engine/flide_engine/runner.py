@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from flide_engine.core import GRID, Branch, Outcome, Request, Reuse, Tokens
+from flide_engine.core import GRID, Outcome, Request, Reuse
 from flide_engine.errors import NonFiniteError, RequestTooLarge
 from flide_engine.pack import Trunk, pack
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from flide_engine.models import Decoder
     from flide_engine.pool import Lease, Pool
     from flide_engine.storage import Storage
+
+
+LogProbabilities = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -113,30 +117,27 @@ class Runner:
             )
             for lease in leases
         ]
-        branches = [branch for trunk in trunks for branch in trunk.branches]
-        labels = _label_union(branches)
         try:
             rnd = pack(trunks, self.storage.layout, self.storage.num_states, self.storage.device)
-            ids = torch.from_numpy(labels).to(self.storage.device)
-            logits = self.model(rnd, self.storage, ids).to("cpu", torch.float64).numpy()
+            logprobs = self.model(rnd, self.storage).to("cpu", torch.float64).numpy()
         except BaseException:
             for lease in leases:
                 self.pool.release(lease)
             raise
-        return self._collect(leases, logits, labels)
+        return self._collect(leases, np.split(logprobs, np.cumsum(rnd.labels.counts)[:-1]))
 
-    def _collect(self, leases: list[Lease], logits: np.ndarray, labels: Tokens) -> list[Outcome]:
+    def _collect(self, leases: list[Lease], logprobs: list[LogProbabilities]) -> list[Outcome]:
         outcomes = []
         failed = 0
         row = 0
         for lease in leases:
-            read = logits[row : row + len(lease.request.branches)]
+            read = logprobs[row : row + len(lease.request.branches)]
             row += len(read)
-            if not (np.isfinite(read).all() and self._keys_finite(lease)):
+            if not (all(np.isfinite(part).all() for part in read) and self._keys_finite(lease)):
                 self.pool.release(lease)
                 failed += 1
                 continue
-            outcomes.append(_outcome(lease, read, labels))
+            outcomes.append(_outcome(lease, read))
             self.pool.commit(lease)
         if failed:
             raise NonFiniteError(
@@ -171,21 +172,13 @@ def _rows(lease: Lease) -> int:
     return own + sum(len(branch.token_ids) for branch in lease.request.branches)
 
 
-def _label_union(branches: Sequence[Branch]) -> Tokens:
-    """Every label token of a round once, ascending: all answers are read in one product."""
-    if not branches:
-        return np.zeros(0, dtype=np.int64)
-    return np.unique(np.concatenate([branch.label_ids for branch in branches]))
-
-
-def _outcome(lease: Lease, logits: np.ndarray, labels: Tokens) -> Outcome:
-    probabilities = []
-    for branch, row in zip(lease.request.branches, logits, strict=True):
-        own = row[np.searchsorted(labels, branch.label_ids)]
-        weights = np.exp(own - own.max())
-        probabilities.append(weights / weights.sum())
+def _outcome(lease: Lease, logprobs: list[LogProbabilities]) -> Outcome:
+    # Taken again in float64, so that probabilities sum to one beyond the precision of the pass.
+    weights = [np.exp(part - part.max()) for part in logprobs]
     source = "pool" if lease.start else "none"
-    return Outcome(tuple(probabilities), Reuse(_rows(lease), lease.start, source))
+    return Outcome(
+        tuple(part / part.sum() for part in weights), Reuse(_rows(lease), lease.start, source)
+    )
 
 
 def _shared_out(group: _Group, requests: Sequence[Request], outcome: Outcome) -> dict[int, Outcome]:

@@ -22,7 +22,7 @@ from tests.support.rounds import (
     tokens,
     trunk,
 )
-from tests.support.truth import transformers_logits
+from tests.support.truth import transformers_logprobs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,16 +56,16 @@ def rng_of(name: str) -> np.random.Generator:
 def test_every_layout_of_a_round_gives_the_answers_of_the_model(
     checkpoint: Checkpoint, layout: str
 ) -> None:
-    """Forked and batched float64 logits equal transformers in float64, and ours asked alone."""
+    """Forked and batched in float64: equal to transformers in float64, and to ours asked alone."""
     rng = rng_of(layout)
     pages = Pages(rng)
     trunks = [trunk(rng, pages, length, branches) for length, branches in LAYOUTS[layout]]
     decoder = checkpoint.float64
-    logits = run(decoder, poisoned_storage(decoder), trunks)
+    logprobs = run(decoder, poisoned_storage(decoder), trunks)
     wanted = prompts(trunks)
-    assert logits.shape == (len(wanted), len(LABELS))
-    for row, prompt in zip(logits, wanted, strict=True):
-        assert (row - checkpoint.truth.logits(prompt)).abs().max() < TRUTH
+    assert logprobs.shape == (len(wanted), len(LABELS))
+    for row, prompt in zip(logprobs, wanted, strict=True):
+        assert (row - checkpoint.truth.logprobs(prompt)).abs().max() < TRUTH
         cut = int(rng.integers(1, len(prompt)))
         assert (row - alone(decoder, prompt, cut)).abs().max() < OURS
 
@@ -78,12 +78,12 @@ def test_float32_is_within_twice_the_error_of_transformers(
     rng = rng_of(layout)
     pages = Pages(rng)
     trunks = [trunk(rng, pages, length, branches) for length, branches in LAYOUTS[layout]]
-    logits = run(checkpoint.float32, poisoned_storage(checkpoint.float32), trunks)
+    logprobs = run(checkpoint.float32, poisoned_storage(checkpoint.float32), trunks)
     ours, theirs = [], []
-    for row, prompt in zip(logits, prompts(trunks), strict=True):
-        truth = checkpoint.truth.logits(prompt)
+    for row, prompt in zip(logprobs, prompts(trunks), strict=True):
+        truth = checkpoint.truth.logprobs(prompt)
         ours.append((row - truth).abs().max())
-        theirs.append((transformers_logits(checkpoint.transformers, prompt) - truth).abs().max())
+        theirs.append((transformers_logprobs(checkpoint.transformers, prompt) - truth).abs().max())
     assert max(ours) <= 2 * max(theirs)
 
 
@@ -109,10 +109,10 @@ def test_a_trunk_resumed_at_any_grid_point_gives_the_answers_of_a_fresh_one(
             saves={},
         )
         beside = trunk(rng, pages, 1, [3])
-        logits = run(decoder, storage, [beside, resumed])
-        assert (logits[1:] - fresh).abs().max() < OURS
+        logprobs = run(decoder, storage, [beside, resumed])
+        assert (logprobs[1:] - fresh).abs().max() < OURS
     for row, prompt in zip(fresh, prompts([first]), strict=True):
-        assert (row - checkpoint.truth.logits(prompt)).abs().max() < TRUTH
+        assert (row - checkpoint.truth.logprobs(prompt)).abs().max() < TRUTH
 
 
 @pytest.mark.parametrize("start", [0, 64, 128])
@@ -133,9 +133,9 @@ def test_a_branch_may_hang_off_an_earlier_grid_point(checkpoint: Checkpoint, sta
     state = whole.saves.get(start, -1)
     saves = {192: 7} if start else {}
     forked = Trunk(whole.token_ids, branches, own, start, state, saves)
-    logits = run(decoder, storage, [forked])
-    for row, prompt in zip(logits, prompts([forked]), strict=True):
-        assert (row - checkpoint.truth.logits(prompt)).abs().max() < TRUTH
+    logprobs = run(decoder, storage, [forked])
+    for row, prompt in zip(logprobs, prompts([forked]), strict=True):
+        assert (row - checkpoint.truth.logprobs(prompt)).abs().max() < TRUTH
 
 
 def test_a_siblings_or_neighbours_text_changes_no_bit(checkpoint: Checkpoint) -> None:
@@ -170,12 +170,14 @@ def test_bfloat16_holds_states_in_float32(checkpoint: Checkpoint) -> None:
     assert all(state.dtype == torch.float32 for state in storage.recurrent)
     rng = np.random.default_rng(11)
     asked = trunk(rng, Pages(rng), 100, [20, 40])
-    logits = run(decoder, storage, [asked])
-    assert logits.dtype == torch.float32
+    logprobs = run(decoder, storage, [asked])
+    assert logprobs.dtype == torch.float32
     exact = run(checkpoint.float64, poisoned_storage(checkpoint.float64), [asked])
     theirs = max(
-        (transformers_logits(checkpoint.transformers.bfloat16(), prompt).double() - row).abs().max()
+        (transformers_logprobs(checkpoint.transformers.bfloat16(), prompt).double() - row)
+        .abs()
+        .max()
         for prompt, row in zip(prompts([asked]), exact, strict=True)
     )
     checkpoint.transformers.float()
-    assert (logits.double() - exact).abs().max() <= 2 * theirs
+    assert (logprobs.double() - exact).abs().max() <= 2 * theirs

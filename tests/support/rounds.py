@@ -59,9 +59,9 @@ def trunk(rng: np.random.Generator, pages: Pages, length: int, branches: Sequenc
 
 
 def run(decoder: Decoder, storage: Storage, trunks: Sequence[Trunk]) -> torch.Tensor:
-    """`[R, VOCABULARY]` logits of all branches."""
+    """`[R, VOCABULARY]` log-probabilities of all branches."""
     rnd = pack(trunks, storage.layout, storage.num_states)
-    return decoder(rnd, storage, torch.arange(VOCABULARY))
+    return decoder(rnd, storage).view(-1, VOCABULARY)
 
 
 def prompts(trunks: Sequence[Trunk]) -> list[Tokens]:
@@ -74,7 +74,7 @@ def prompts(trunks: Sequence[Trunk]) -> list[Tokens]:
 
 
 def alone(decoder: Decoder, prompt: Tokens, cut: int) -> torch.Tensor:
-    """`[VOCABULARY]` logits of one prompt in a round and a memory of its own, cut anywhere."""
+    """`[VOCABULARY]` log-probabilities of one prompt in a round of its own, cut anywhere."""
     pages = list(range(-(-cut // GRID)))
     single = Trunk(prompt[:cut], [Branch(prompt[cut:], LABELS)], pages)
     return run(decoder, poisoned_storage(decoder), [single])[0]

@@ -50,13 +50,12 @@ class Truth:
                 module.inv_freq = _frequencies(module)
 
     @torch.inference_mode()
-    def logits(self, ids: Tokens) -> torch.Tensor:
-        """`[vocabulary]` after the last token."""
+    def logprobs(self, ids: Tokens) -> torch.Tensor:
+        """`[vocabulary]` log-probabilities after the last token."""
         with Float32AsFloat64():
             out = self.model(torch.from_numpy(ids)[None], logits_to_keep=1, use_cache=False)
         assert out.logits.dtype == torch.float64
-        logits: torch.Tensor = out.logits[0, -1]
-        return logits
+        return _logprobs(out)
 
 
 def _frequencies(module: Any) -> torch.Tensor:
@@ -68,8 +67,12 @@ def _frequencies(module: Any) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def transformers_logits(model: PreTrainedModel, ids: Tokens) -> torch.Tensor:
-    """`[vocabulary]` after the last token, as transformers computes it in the model's own dtype."""
+def transformers_logprobs(model: PreTrainedModel, ids: Tokens) -> torch.Tensor:
+    """`[vocabulary]` log-probabilities after the last token, in the dtype of the model."""
     out = model(torch.from_numpy(ids)[None], logits_to_keep=1, use_cache=False)
+    return _logprobs(out)
+
+
+def _logprobs(out: Any) -> torch.Tensor:
     logits: torch.Tensor = out.logits[0, -1]
-    return logits
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from flide_engine.kernels.fork_attention import fork_attention
 from flide_engine.layers.norm import rms_norm
+from flide_engine.layers.projection import project
 from flide_engine.layers.rotary import rotate_
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ class Attention:
     Attributes:
         index: which attention layer of the model this is.
         heads, kv_heads, head_dim: shapes.
-        q: `[heads * head_dim * (2 if gated else 1), hidden]`; a gated head holds its query first.
-        kv: `[2 * kv_heads * head_dim, hidden]`, keys first.
+        qkv: `[heads * query_width + 2 * kv_heads * head_dim, hidden]`: queries, keys, values; a gated
+            head holds its query first and then its gate.
         out: `[hidden, heads * head_dim]`.
-        q_bias, kv_bias, out_bias: or None.
+        qkv_bias, out_bias: or None.
         q_norm, k_norm: `[head_dim]`, or None for none.
         eps: of those norms.
         gated: the output is multiplied by the sigmoid of a gate.
@@ -39,16 +40,19 @@ class Attention:
     heads: int
     kv_heads: int
     head_dim: int
-    q: torch.Tensor
-    kv: torch.Tensor
+    qkv: torch.Tensor
     out: torch.Tensor
-    q_bias: torch.Tensor | None = None
-    kv_bias: torch.Tensor | None = None
+    qkv_bias: torch.Tensor | None = None
     out_bias: torch.Tensor | None = None
     q_norm: torch.Tensor | None = None
     k_norm: torch.Tensor | None = None
     eps: float = 1e-6
     gated: bool = False
+
+    @property
+    def query_width(self) -> int:
+        """Of a head's query, and its gate if it has one."""
+        return self.head_dim * (2 if self.gated else 1)
 
     def __call__(
         self,
@@ -60,7 +64,9 @@ class Attention:
     ) -> torch.Tensor:
         """`[T, hidden]` to `[Q, hidden]`; keys and values are kept of every row."""
         cos, sin = rotation
-        key, value = F.linear(hidden, self.kv, self.kv_bias).chunk(2, dim=-1)
+        width = self.heads * self.query_width
+        query, kv = project(hidden, queries, self.qkv, self.qkv_bias, width)
+        key, value = kv.chunk(2, dim=-1)
         key = key.view(-1, self.kv_heads, self.head_dim)
         value = value.view(-1, self.kv_heads, self.head_dim)
         if self.k_norm is not None:
@@ -71,7 +77,7 @@ class Attention:
         key_pages[places] = key[: rnd.num_trunk_rows]
         value_pages[places] = value[: rnd.num_trunk_rows]
 
-        query, gate = self._query(queries.select(hidden))
+        query, gate = self._gate(query.view(-1, self.heads, self.query_width))
         query = rotate_(query, queries.select(cos), queries.select(sin))
         mixed = fork_attention(
             query, key, value, key_pages, value_pages, rnd, queries, self.head_dim**-0.5
@@ -80,9 +86,8 @@ class Attention:
             mixed = mixed.mul_(torch.sigmoid(gate))
         return F.linear(mixed, self.out, self.out_bias)
 
-    def _query(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        width = self.head_dim * (2 if self.gated else 1)
-        query = F.linear(hidden, self.q, self.q_bias).view(-1, self.heads, width)
+    def _gate(self, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Split the gate off, and norm the query."""
         gate = None
         if self.gated:
             query, gate = query.chunk(2, dim=-1)

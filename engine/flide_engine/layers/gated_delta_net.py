@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from flide_engine.kernels.causal_conv import causal_conv
 from flide_engine.kernels.gated_delta_rule import gated_delta_rule
 from flide_engine.layers.norm import gated_rms_norm, l2_norm
+from flide_engine.layers.projection import project
 
 if TYPE_CHECKING:
     from flide_engine.layers.attention import Rotation
@@ -27,9 +28,8 @@ class GatedDeltaNet:
         key_heads, value_heads, key_dim, value_dim: shapes; conv channels are
             2 * key_heads * key_dim + value_heads * value_dim, queries first, then keys, then
             values.
-        qkv: `[channels, hidden]`.
-        gates: `[2 * value_heads, hidden]`, write strength (b) first, then decay (a).
-        z: `[value_heads * value_dim, hidden]`, the gate of the norm.
+        inputs: `[value_heads * value_dim + channels + 2 * value_heads, hidden]`: the gate of the norm
+            (z), the conv channels, then write strengths (b) and decays (a).
         conv: `[channels, W]`.
         log_decay, dt_bias: `[value_heads]` in at least float32 (A_log and dt_bias of checkpoints).
         norm: `[value_dim]`.
@@ -42,9 +42,7 @@ class GatedDeltaNet:
     value_heads: int
     key_dim: int
     value_dim: int
-    qkv: torch.Tensor
-    gates: torch.Tensor
-    z: torch.Tensor
+    inputs: torch.Tensor
     conv: torch.Tensor
     log_decay: torch.Tensor
     dt_bias: torch.Tensor
@@ -61,12 +59,14 @@ class GatedDeltaNet:
         rotation: Rotation,
     ) -> torch.Tensor:
         """`[T, hidden]` to `[Q, hidden]`; the recurrence runs over every row."""
-        mixed = F.linear(hidden, self.qkv)
+        values = self.value_heads * self.value_dim
+        gate, rest = project(hidden, queries, self.inputs, None, values)
+        mixed, write, step = rest.split_with_sizes(
+            [len(self.conv), self.value_heads, self.value_heads], dim=-1
+        )
         mixed = causal_conv(mixed, self.conv, storage.windows[self.index], rnd.conv)
         keys = self.key_heads * self.key_dim
-        values = self.value_heads * self.value_dim
         query, key, value = mixed.split_with_sizes([keys, keys, values], dim=-1)
-        write, step = F.linear(hidden, self.gates).chunk(2, dim=-1)
         wide = self.log_decay.dtype
         decay = -self.log_decay.exp() * F.softplus(step.to(wide) + self.dt_bias)
         out = gated_delta_rule(
@@ -78,6 +78,6 @@ class GatedDeltaNet:
             storage.recurrent[self.index],
             rnd.segments,
         )
-        gate = F.linear(queries.select(hidden), self.z).view(-1, self.value_heads, self.value_dim)
+        gate = gate.view(-1, self.value_heads, self.value_dim)
         normed = gated_rms_norm(queries.select(out), gate, self.norm, self.eps)
         return F.linear(normed.flatten(-2), self.out)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from flide_engine.kernels.label_readout import label_readout
 from flide_engine.layers.attention import Attention
 from flide_engine.layers.norm import rms_norm
 from flide_engine.storage import state_dtype
@@ -67,7 +68,7 @@ class Decoder:
         return (end - start) * products + keys * (end**2 - start**2) / 2
 
     @torch.inference_mode()
-    def __call__(self, rnd: Round, storage: Storage, labels: torch.Tensor) -> torch.Tensor:
+    def __call__(self, rnd: Round, storage: Storage) -> torch.Tensor:
         """Run a round; write its pages, states and windows; read its labels.
 
         In the last layer keys, values and states cover every row and the rest only the read ones
@@ -76,10 +77,9 @@ class Decoder:
         Args:
             rnd: the round.
             storage: where its trunks' pages and states lie.
-            labels: `[U]` token ids.
 
         Returns:
-            `[R, U]` logits in at least float32.
+            `[L]` log-probabilities of the round's labels, in at least float32.
         """
         hidden = F.embedding(rnd.token_ids, self.embedding)
         rotation = self.rotary(rnd.positions)
@@ -89,9 +89,8 @@ class Decoder:
             mixed = layer.mixer(normed, rnd, queries, storage, rotation)
             hidden = mixed.add_(queries.select(hidden))
             hidden = hidden + layer.mlp(rms_norm(hidden, layer.mlp_norm, self.eps))
-        wide = state_dtype(self.dtype)
-        normed = rms_norm(hidden.to(wide), self.norm, self.eps)
-        return F.linear(normed, self.head[labels].to(wide))
+        normed = rms_norm(hidden.to(state_dtype(self.dtype)), self.norm, self.eps)
+        return label_readout(normed, self.head, rnd.labels)
 
 
 def _parameters(part: object) -> int:

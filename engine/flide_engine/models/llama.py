@@ -74,13 +74,12 @@ def _layer(index: int, config: Mapping[str, Any], head_dim: int, weights: Weight
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
-            q=weights.take(f"{name}.self_attn.q_proj.weight", (heads * head_dim, hidden)),
-            kv=weights.take_stacked(
-                [f"{name}.self_attn.{part}_proj.weight" for part in "kv"], [kv_shape, kv_shape]
+            qkv=weights.take_stacked(
+                [f"{name}.self_attn.{part}_proj.weight" for part in "qkv"],
+                [(heads * head_dim, hidden), kv_shape, kv_shape],
             ),
             out=weights.take(f"{name}.self_attn.o_proj.weight", (hidden, heads * head_dim)),
-            q_bias=bias(biased, "q_proj"),
-            kv_bias=bias(biased, "k_proj", "v_proj"),
+            qkv_bias=bias(biased, "q_proj", "k_proj", "v_proj"),
             out_bias=bias(biased, "o_proj"),
         ),
         mlp_norm=weights.take(f"{name}.post_attention_layernorm.weight", (hidden,), wide),

@@ -131,14 +131,12 @@ class _Builder:
             heads=self.heads,
             kv_heads=self.kv_heads,
             head_dim=self.head_dim,
-            q=self.take(f"{name}.q_proj.weight", rows["q"], self.hidden),
-            kv=self.stacked(
-                [f"{name}.{part}_proj.weight" for part in "kv"],
-                [(rows[part], self.hidden) for part in "kv"],
+            qkv=self.stacked(
+                [f"{name}.{part}_proj.weight" for part in "qkv"],
+                [(rows[part], self.hidden) for part in "qkv"],
             ),
             out=self.take(f"{name}.o_proj.weight", self.hidden, self.heads * self.head_dim),
-            q_bias=bias("q"),
-            kv_bias=bias("kv"),
+            qkv_bias=bias("qkv"),
             out_bias=bias("o"),
             q_norm=self.norm(f"{name}.q_norm", self.head_dim),
             k_norm=self.norm(f"{name}.k_norm", self.head_dim),
@@ -156,12 +154,13 @@ class _Builder:
             value_heads=self.value_heads,
             key_dim=self.key_dim,
             value_dim=self.value_dim,
-            qkv=self.take(f"{name}.in_proj_qkv.weight", self.channels, self.hidden),
-            gates=self.stacked(
-                [f"{name}.in_proj_{part}.weight" for part in "ba"],
-                [(self.value_heads, self.hidden)] * 2,
+            inputs=self.stacked(
+                [f"{name}.in_proj_{part}.weight" for part in ("z", "qkv", "b", "a")],
+                [
+                    (rows, self.hidden)
+                    for rows in (values, self.channels, self.value_heads, self.value_heads)
+                ],
             ),
-            z=self.take(f"{name}.in_proj_z.weight", values, self.hidden),
             conv=conv.squeeze(1),
             log_decay=self.take(f"{name}.A_log", self.value_heads, dtype=self.wide),
             dt_bias=self.take(f"{name}.dt_bias", self.value_heads, dtype=self.wide),
