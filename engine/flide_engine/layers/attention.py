@@ -27,8 +27,8 @@ class Attention:
     Attributes:
         index: which attention layer of the model this is.
         heads, kv_heads, head_dim: shapes.
-        qkv: `[heads * query_width + 2 * kv_heads * head_dim, hidden]`: queries, keys, values; a gated
-            head holds its query first and then its gate.
+        qkv: `[heads * query_width + 2 * kv_heads * head_dim, hidden]`: queries, keys, values; a
+            gated head holds its query first and then its gate.
         out: `[hidden, heads * head_dim]`.
         qkv_bias, out_bias: or None.
         q_norm, k_norm: `[head_dim]`, or None for none.

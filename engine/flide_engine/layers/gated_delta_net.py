@@ -28,8 +28,8 @@ class GatedDeltaNet:
         key_heads, value_heads, key_dim, value_dim: shapes; conv channels are
             2 * key_heads * key_dim + value_heads * value_dim, queries first, then keys, then
             values.
-        inputs: `[value_heads * value_dim + channels + 2 * value_heads, hidden]`: the gate of the norm
-            (z), the conv channels, then write strengths (b) and decays (a).
+        inputs: `[value_heads * value_dim + channels + 2 * value_heads, hidden]`: the gate of the
+            norm (z), the conv channels, then write strengths (b) and decays (a).
         conv: `[channels, W]`.
         log_decay, dt_bias: `[value_heads]` in at least float32 (A_log and dt_bias of checkpoints).
         norm: `[value_dim]`.
