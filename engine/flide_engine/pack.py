@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from flide_engine.arrays import Arrays, HostArrays
 from flide_engine.core import GRID, Branch, Tokens
 from flide_engine.round import ZERO, ConvSources, Labels, Queries, Round, Segments, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import torch
 
     from flide_engine.storage import Layout
 
@@ -69,7 +71,7 @@ class _Table:
 
 
 def pack(
-    trunks: Sequence[Trunk], layout: Layout, num_states: int, device: torch.device | str = "cpu"
+    trunks: Sequence[Trunk], layout: Layout, num_states: int, arrays: Arrays | None = None
 ) -> Round:
     """Lay trunks and branches out as one stream.
 
@@ -77,15 +79,15 @@ def pack(
         trunks: the slots of the round, in order; branches are read in the same order.
         layout: the model's needs; only the convolution's width is used.
         num_states: how many states the pool has: scratch states are counted from there.
-        device: where the arrays go.
+        arrays: where the arrays go; by default onto the host.
     """
+    put = arrays or HostArrays()
     table, outs, num_scratch = _segments(trunks, num_states)
     length = np.array(table.length, dtype=np.int64)
     row = np.cumsum(length) - length
     position = ramp(np.array(table.position), length)
-    num_trunks = len(trunks)
     slot = np.repeat(table.slot, length)
-    is_trunk = np.arange(len(position)) < length[:num_trunks].sum()
+    is_trunk = np.arange(len(position)) < length[: len(trunks)].sum()
     local = ramp(np.zeros_like(row), length)
     every = {
         "trunk_slot": slot,
@@ -93,39 +95,43 @@ def pack(
         "branch_start": np.repeat(row, length),
         "branch_len": np.where(is_trunk, 0, local + 1),
     }
-    read_rows = (row + length - 1)[num_trunks:]
-    widest = max(len(trunk.pages) for trunk in trunks)
-    page_table = np.full((num_trunks, widest), -1, dtype=np.int64)
-    for index, trunk in enumerate(trunks):
-        page_table[index, : len(trunk.pages)] = trunk.pages
-    place = page_table[slot, np.minimum(position // GRID, widest - 1)] * GRID + position % GRID
-
-    def put(array: npt.ArrayLike) -> torch.Tensor:
-        return torch.as_tensor(np.ascontiguousarray(array, dtype=np.int64), device=device)
-
+    reads = (row + length - 1)[len(trunks) :]
+    page_table = _page_table(trunks)
+    page = page_table[slot, np.minimum(position // GRID, page_table.shape[1] - 1)]
     tails = [trunk.token_ids[trunk.start :] for trunk in trunks]
     branches = [branch for trunk in trunks for branch in trunk.branches]
+    token_ids = np.concatenate([*tails, *(branch.token_ids for branch in branches)])
     return Round(
-        token_ids=put(np.concatenate([*tails, *(branch.token_ids for branch in branches)])),
-        positions=put(position),
-        page_table=put(page_table),
-        slot_mapping=put(np.where(is_trunk, place, -1)),
+        token_ids=put.put("token_ids", token_ids, fill=0),
+        positions=put.put("positions", position, fill=0),
+        page_table=put.put("page_table", page_table),
+        slot_mapping=put.put("slot_mapping", np.where(is_trunk, page * GRID + position % GRID, -1)),
         pages=tuple(tuple(trunk.pages) for trunk in trunks),
         num_trunk_rows=int(is_trunk.sum()),
         every=Queries(
             rows=None,
-            **{name: put(array) for name, array in every.items()},
+            **{name: put.put(f"every.{name}", array, fill=0) for name, array in every.items()},
             spans=_spans(table, row, range(len(row)), whole=True),
         ),
         read=Queries(
-            rows=put(read_rows),
-            **{name: put(array[read_rows]) for name, array in every.items()},
-            spans=_spans(table, row, range(num_trunks, len(row)), whole=False),
+            rows=put.put("read.rows", reads, fill=0),
+            **{
+                name: put.put(f"read.{name}", array[reads], fill=0) for name, array in every.items()
+            },
+            spans=_spans(table, row, range(len(trunks), len(row)), whole=False),
         ),
         labels=_pack_labels(branches, put),
-        segments=_pack_segments(table, row, outs, num_trunks, num_scratch, put),
-        conv=_pack_conv(trunks, table, row, local, num_states, layout.conv_width, put),
+        segments=_pack_segments(table, row, outs, len(trunks), num_scratch, put),
+        conv=_pack_conv(trunks, table, row, local, layout.conv_width, put),
     )
+
+
+def _page_table(trunks: Sequence[Trunk]) -> Ints:
+    widest = max(len(trunk.pages) for trunk in trunks)
+    page_table = np.full((len(trunks), widest), -1, dtype=np.int64)
+    for index, trunk in enumerate(trunks):
+        page_table[index, : len(trunk.pages)] = trunk.pages
+    return page_table
 
 
 def ramp(first: npt.NDArray[Any], length: Ints) -> Ints:
@@ -178,14 +184,15 @@ def _spans(table: _Table, row: Ints, which: range, *, whole: bool) -> tuple[Span
     return tuple(spans)
 
 
-def _pack_labels(branches: Sequence[Branch], put: Any) -> Labels:
-    counts = [len(branch.label_ids) for branch in branches]
+def _pack_labels(branches: Sequence[Branch], put: Arrays) -> Labels:
+    counts = np.array([len(branch.label_ids) for branch in branches], dtype=np.int64)
     ids = [np.zeros(0, dtype=np.int64), *(branch.label_ids for branch in branches)]
+    start = np.concatenate([[0], np.cumsum(counts)])
     return Labels(
-        token_ids=put(np.concatenate(ids)),
-        row=put(np.repeat(np.arange(len(counts)), counts)),
-        start=put(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])),
-        counts=tuple(counts),
+        token_ids=put.put("labels.token_ids", np.concatenate(ids), fill=0),
+        row=put.put("labels.row", np.repeat(np.arange(len(counts)), counts), fill=0),
+        start=put.put("labels.start", start, fill=int(start[-1])),
+        counts=tuple(counts.tolist()),
     )
 
 
@@ -195,25 +202,34 @@ def _pack_segments(
     outs: dict[tuple[int, int], int],
     num_trunks: int,
     num_scratch: int,
-    put: Any,
+    put: Arrays,
 ) -> Segments:
+    """Trunks take the first `slots` entries of every table, used or not; branches follow."""
+    slots = put.slots(num_trunks)
+    index = np.arange(len(row))
+    index[num_trunks:] += slots - num_trunks
     counts = -(-np.array(table.length) // GRID)
-    chunks = np.stack(
-        [np.repeat(np.arange(len(counts)), counts), ramp(np.zeros_like(counts), counts)], axis=1
-    )
+    chunks = np.stack([np.repeat(index, counts), ramp(np.zeros_like(counts), counts)], axis=1)
     first = np.cumsum(counts) - counts
     state_out = np.full(len(chunks), -1, dtype=np.int64)
     for (segment, chunk), state in outs.items():
         state_out[first[segment] + chunk] = state
+
+    def per_segment(name: str, values: npt.ArrayLike, fill: int) -> torch.Tensor:
+        spread = np.full(index[-1] + 1, fill, dtype=np.int64)
+        spread[index] = values
+        return put.put(f"segments.{name}", spread, fill)
+
     return Segments(
-        start=put(row),
-        length=put(table.length),
-        state_in=put(table.state_in),
-        chunks=put(chunks),
-        state_out=put(state_out),
+        start=per_segment("start", row, 0),
+        length=per_segment("length", table.length, 0),
+        state_in=per_segment("state_in", table.state_in, ZERO),
+        chunks=put.put("segments.chunks", chunks),
+        state_out=put.put("segments.state_out", state_out),
+        slots=slots,
         num_trunks=num_trunks,
         num_scratch=num_scratch,
-        starts=tuple(int(r) for r in row),
+        starts=tuple(row.tolist()),
         lengths=tuple(table.length),
         states=tuple(table.state_in),
         outs=outs,
@@ -225,9 +241,8 @@ def _pack_conv(
     table: _Table,
     row: Ints,
     local: Ints,
-    num_states: int,
     width: int,
-    put: Any,
+    put: Arrays,
 ) -> ConvSources:
     """Predecessors of every row, and the windows to save: the last W - 1 inputs before a mark."""
     back = width - 1
@@ -253,9 +268,10 @@ def _pack_conv(
         for place, state in trunk.saves.items()
     ]
     save_rows = np.array([end for end, _ in ends], dtype=np.int64)[:, None] + np.arange(-back, 0)
+    states = np.array([state for _, state in ends], dtype=np.int64)
     return ConvSources(
-        source=put(source),
-        edge_rows=put(edges),
-        save_rows=put(save_rows),
-        save_states=put([state for _, state in ends]),
+        source=put.put("conv.source", source),
+        edge_rows=put.put("conv.edge_rows", edges),
+        save_rows=put.put("conv.save_rows", save_rows, fill=0),
+        save_states=put.put("conv.save_states", states),
     )

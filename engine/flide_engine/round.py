@@ -74,6 +74,7 @@ class Segments:
         state_in: `[S + B]` the state the segment goes on from.
         chunks: `[C, 2]` (segment, chunk of it), trunks first.
         state_out: `[C]` where to store the state after this chunk, or -1.
+        slots: how many leading entries of the tables above are trunks', used or not.
         num_trunks: S.
         num_scratch: how many scratch states the round uses.
         lengths, states: `length` and `state_in` on the host.
@@ -85,6 +86,7 @@ class Segments:
     state_in: torch.Tensor
     chunks: torch.Tensor
     state_out: torch.Tensor
+    slots: int
     num_trunks: int
     num_scratch: int
     starts: tuple[int, ...]

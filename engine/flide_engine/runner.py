@@ -118,7 +118,7 @@ class Runner:
             for lease in leases
         ]
         try:
-            rnd = pack(trunks, self.storage.layout, self.storage.num_states, self.storage.device)
+            rnd = pack(trunks, self.storage.layout, self.storage.num_states)
             logprobs = self.model(rnd, self.storage).to("cpu", torch.float64).numpy()
         except BaseException:
             for lease in leases:
