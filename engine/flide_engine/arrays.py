@@ -15,13 +15,20 @@ import numpy as np
 import torch
 
 from flide_engine.core import GRID
+from flide_engine.kernels.fork_attention.tiles import MAX_SPLITS, SPLIT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 
 class Arrays(Protocol):
-    """What `pack` writes to."""
+    """What `pack` writes to.
+
+    Attributes:
+        tile_rows: query rows of a tile of fork attention; None where the backend wants no tiles.
+    """
+
+    tile_rows: int | None
 
     def slots(self, count: int) -> int:
         """How many entries trunks take in tables that hold trunks before branches."""
@@ -31,9 +38,15 @@ class Arrays(Protocol):
         """Keep an array under a name; where there is more room than values, `fill` follows."""
         ...
 
+    def partials(self, name: str, count: int) -> int:
+        """How many partial results of split keys to make room for."""
+        ...
+
 
 class HostArrays:
     """Arrays of exactly the size of the round, on the host."""
+
+    tile_rows: int | None = None
 
     def slots(self, count: int) -> int:
         """As many as there are."""
@@ -42,6 +55,22 @@ class HostArrays:
     def put(self, name: str, values: npt.NDArray[np.int64], fill: int = -1) -> torch.Tensor:
         """The array itself."""
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.int64))
+
+    def partials(self, name: str, count: int) -> int:
+        """As many as are used."""
+        return count
+
+
+class DeviceArrays(HostArrays):
+    """Arrays of exactly the size of the round, on a device: for rounds that no graph holds."""
+
+    def __init__(self, device: torch.device, tile_rows: int) -> None:
+        self.device = device
+        self.tile_rows = tile_rows
+
+    def put(self, name: str, values: npt.NDArray[np.int64], fill: int = -1) -> torch.Tensor:
+        """The array on the device."""
+        return super().put(name, values, fill).to(self.device)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,14 +99,23 @@ class Capacity:
         """Whether a round of that size fits."""
         return all(getattr(self, name) >= getattr(need, name) for name in self.__slots__)
 
-    def shapes(self, conv_width: int) -> dict[str, tuple[int, ...]]:
+    def works(self, tile_rows: int) -> dict[str, int]:
+        """Programs that fork attention takes at most, a tile times its splits, by queries."""
+        splits = max(1, min(MAX_SPLITS, self.pages * GRID // SPLIT))
+        every = self.tokens // tile_rows + self.slots + self.branches
+        return {"every": every * splits, "read": self.branches * splits}
+
+    def shapes(self, conv_width: int, tile_rows: int) -> dict[str, tuple[int, ...]]:
         """The shape of every array of a round."""
+        works = self.works(tile_rows)
         t, s, b, n, back = self.tokens, self.slots, self.branches, self.saves, conv_width - 1
         rows = ("trunk_slot", "trunk_len", "branch_start", "branch_len")
         return {
             "token_ids": (t,),
             "positions": (t,),
             "page_table": (s, self.pages),
+            **{f"{name}.work": (count, 7) for name, count in works.items()},
+            **{f"{name}.joins": (count, 4) for name, count in works.items()},
             "slot_mapping": (t,),
             **{f"every.{name}": (t,) for name in rows},
             "read.rows": (b,),
@@ -101,12 +139,17 @@ class StagedArrays:
     Args:
         capacity: how large they are.
         conv_width: of the model's convolution.
+        tile_rows: query rows of a tile of fork attention.
         device: where the buffer lies; its twin on the host is pinned for a CUDA device.
     """
 
-    def __init__(self, capacity: Capacity, conv_width: int, device: torch.device) -> None:
+    def __init__(
+        self, capacity: Capacity, conv_width: int, tile_rows: int, device: torch.device
+    ) -> None:
         self.capacity = capacity
-        shapes = capacity.shapes(conv_width)
+        self.tile_rows: int | None = tile_rows
+        self._works = capacity.works(tile_rows)
+        shapes = capacity.shapes(conv_width, tile_rows)
         total = sum(prod(shape) for shape in shapes.values())
         self._host = torch.empty(total, dtype=torch.int64, pin_memory=device.type == "cuda")
         self._device = torch.empty(total, dtype=torch.int64, device=device)
@@ -128,6 +171,10 @@ class StagedArrays:
         staged.fill(fill)
         staged[tuple(slice(size) for size in values.shape)] = values
         return self._views[name]
+
+    def partials(self, name: str, count: int) -> int:
+        """As many as there could ever be."""
+        return self._works[name]
 
     def copy(self) -> None:
         """Send all that was staged, in one copy that does not wait."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from flide_engine.arrays import Arrays, HostArrays
 from flide_engine.core import GRID, Branch, Tokens
+from flide_engine.kernels.fork_attention.tiles import Tiles, plan_tiles
 from flide_engine.round import ZERO, ConvSources, Labels, Queries, Round, Segments, Span
 
 if TYPE_CHECKING:
@@ -111,14 +112,16 @@ def pack(
         every=Queries(
             rows=None,
             **{name: put.put(f"every.{name}", array, fill=0) for name, array in every.items()},
-            spans=_spans(table, row, range(len(row)), whole=True),
+            spans=(spans := _spans(table, row, range(len(row)), whole=True)),
+            tiles=_tiles("every", spans, len(trunks), put.tile_rows, put),
         ),
         read=Queries(
             rows=put.put("read.rows", reads, fill=0),
             **{
                 name: put.put(f"read.{name}", array[reads], fill=0) for name, array in every.items()
             },
-            spans=_spans(table, row, range(len(trunks), len(row)), whole=False),
+            spans=(spans := _spans(table, row, range(len(trunks), len(row)), whole=False)),
+            tiles=_tiles("read", spans, 0, put.tile_rows and 1, put),
         ),
         labels=_pack_labels(branches, put),
         segments=_pack_segments(table, row, outs, len(trunks), num_scratch, put),
@@ -182,6 +185,21 @@ def _spans(table: _Table, row: Ints, which: range, *, whole: bool) -> tuple[Span
         )
         query += count
     return tuple(spans)
+
+
+def _tiles(
+    name: str, spans: Sequence[Span], num_trunks: int, rows: int | None, put: Arrays
+) -> Tiles | None:
+    """The tiles of the queries, where the backend wants any."""
+    if rows is None:
+        return None
+    tiles = plan_tiles(spans, num_trunks, rows)
+    return replace(
+        tiles,
+        work=put.put(f"{name}.work", tiles.work.numpy()),
+        joins=put.put(f"{name}.joins", tiles.joins.numpy()),
+        num_partials=put.partials(name, tiles.num_partials),
+    )
 
 
 def _pack_labels(branches: Sequence[Branch], put: Arrays) -> Labels:

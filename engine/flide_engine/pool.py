@@ -8,7 +8,7 @@ recurrent layers resumes at any block; one with them resumes at blocks that hold
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,8 @@ class Block:
 
     Attributes:
         digest: chained over the tenant and all tokens up to its end.
-        tokens: `[GRID]`, compared on every match.
+        tenant: whose it is.
+        tokens: `[GRID]`; these, tenant and parent are compared on every match.
         parent: the block before it; None for the first.
         page: where its keys and values lie.
         end: tokens from the start of the history to its end.
@@ -41,6 +42,7 @@ class Block:
     """
 
     digest: bytes
+    tenant: str
     tokens: Tokens
     parent: Block | None
     page: int
@@ -61,7 +63,8 @@ class Lease:
         base: the block that ends there, pinned; None when fresh.
         pages: of the whole trunk; those from `start` on are its own.
         saves: {grid point: state slot} its own.
-        digests: of every block of the trunk up to the last save.
+        last_mark: the grid point up to which its blocks are worth keeping.
+        digests: of every full block of the trunk.
     """
 
     request: Request
@@ -70,7 +73,7 @@ class Lease:
     pages: list[int]
     saves: dict[int, int]
     last_mark: int
-    digests: list[bytes] = field(default_factory=list)
+    digests: list[bytes]
 
     @property
     def state_in(self) -> int:
@@ -139,8 +142,8 @@ class Pool:
         self._blocks: dict[bytes, Block] = {}
         self._leaves: set[Block] = set()
         self._stateful: set[Block] = set()
+        self._leases: set[Lease] = set()
         self._clock = 0
-        self._pins = 0
 
     def use(self) -> PoolUse:
         """What is held now."""
@@ -150,7 +153,7 @@ class Pool:
             pages=self.num_pages - len(self._free_pages),
             states=self._num_states - len(self._free_states),
             blocks=len(self._blocks),
-            pins=self._pins,
+            pins=sum(lease.base is not None for lease in self._leases),
         )
 
     def acquire(self, request: Request) -> Lease | None:
@@ -167,82 +170,66 @@ class Pool:
         self.check_fits(length)
         self._clock += 1
         digests = block_digests(request.tenant, request.trunk, length // GRID)
-        matched = self._match(request.trunk, digests)
+        matched = self._match(request, digests)
         limit = min([length - 1, *(b.fork for b in request.branches if b.fork is not None)])
         base = next((b for b in reversed(matched) if b.end <= limit and self._usable(b)), None)
-        start = base.end if base else 0
+        if not self._fits(need, base):
+            # What the checkpoint itself holds may be what is missing: then it is recomputed.
+            base = None
+            if not self._fits(need, base):
+                return None
+        start = 0
         if base is not None:
+            start = base.end
             base.pins += 1
             base.used = self._clock
-            self._pins += 1
-        own = self._take_pages(need - start // GRID)
-        if own is None:
-            self._unpin(base)
-            if base is None:
-                return None
-            # What the checkpoint itself holds may be what is missing: then it is recomputed.
-            base, start = None, 0
-            own = self._take_pages(need)
-            if own is None:
-                return None
+        pages = [block.page for block in matched[: start // GRID]]
+        pages += self._take_pages(need - len(pages))
+        parting = min(len(matched) * GRID, limit // GRID * GRID)
         marks = choose_marks(
             start=start,
-            matched=min(len(matched) * GRID, limit // GRID * GRID),
+            matched=parting,
             durable=length if request.durable is None else min(request.durable, length),
             hybrid=self.hybrid,
         )
-        shared = [block.page for block in matched[: start // GRID]]
-        saves = self._take_states(marks) if self.hybrid else {}
-        last = max(saves, default=start) if self.hybrid else max(marks, default=start)
-        return Lease(request, start, base, shared + own, saves, last, digests)
+        saves = self._take_states(marks, parting) if self.hybrid else {}
+        last = max(saves if self.hybrid else marks, default=start)
+        lease = Lease(request, start, base, pages, saves, last, digests)
+        self._leases.add(lease)
+        return lease
 
     def release(self, lease: Lease) -> None:
         """End a lease and keep nothing of it: its round failed or was not finite."""
+        self._end(lease)
         self._free_pages.extend(lease.own_pages)
         self._free_states.extend(lease.saves.values())
-        self._unpin(lease.base)
 
     def commit(self, lease: Lease) -> None:
         """End a lease whose round is done: its blocks up to the last mark enter the tree.
 
         Where a block is there already, the first one stays and this one's page is free again.
         """
+        self._end(lease)
         block = lease.base
-        tokens = lease.request.trunk
-        for index in range(lease.start // GRID, lease.last_mark // GRID):
-            end = (index + 1) * GRID
-            known = self._blocks.get(lease.digests[index])
-            page = lease.pages[index]
-            if known is None:
-                own = tokens[end - GRID : end].copy()
-                known = Block(lease.digests[index], own, block, page, end)
-                self._insert(known)
-            else:
-                self._free_pages.append(page)
-            known.used = self._clock
-            if (state := lease.saves.get(end)) is not None:
-                if known.state == NO_STATE:
-                    known.state = state
-                    self._stateful.add(known)
-                else:
-                    self._free_states.append(state)
-            block = known
-        self._free_pages.extend(lease.pages[lease.last_mark // GRID :])
+        end = lease.start
+        while end < lease.last_mark:
+            entered = self._enter(lease, end // GRID, block)
+            if entered is None:
+                break
+            block = entered
+            block.used = self._clock
+            end = block.end
+            if end in lease.saves:
+                self._give_state(block, lease.saves[end])
+        self._free_pages.extend(lease.pages[end // GRID :])
+        self._free_states.extend(state for place, state in lease.saves.items() if place > end)
         if self.hybrid and block is not None:
             self._thin(block)
-        self._unpin(lease.base)
 
     def clear(self) -> None:
-        """Drop everything that no lease pins."""
-        while (victim := self._victim(leaves_only=True)) is not None:
+        """Drop everything that no lease uses."""
+        while (victim := self._victim()) is not None:
             self._drop(victim)
-
-    def _insert(self, block: Block) -> None:
-        self._blocks[block.digest] = block
-        self._leaves.add(block)
-        if block.parent is not None:
-            block.parent.children += 1
-            self._leaves.discard(block.parent)
 
     def check_fits(self, length: int) -> None:
         """Raise RequestTooLarge for a trunk of `length` tokens that waiting will not make fit."""
@@ -254,47 +241,94 @@ class Pool:
                 "shorten the state or give the engine a larger pool (pool_bytes)."
             )
 
-    def _match(self, trunk: Tokens, digests: list[bytes]) -> list[Block]:
-        """The leading blocks that are held, tokens compared."""
-        matched = []
+    def _match(self, request: Request, digests: list[bytes]) -> list[Block]:
+        """The leading blocks that are held."""
+        matched: list[Block] = []
         for index, digest in enumerate(digests):
+            parent = matched[-1] if matched else None
             block = self._blocks.get(digest)
-            if block is None:
-                break
-            if not np.array_equal(block.tokens, trunk[index * GRID : (index + 1) * GRID]):
+            if block is None or not _is_block(block, request, index, parent):
                 break
             matched.append(block)
         return matched
 
+    def _enter(self, lease: Lease, index: int, parent: Block | None) -> Block | None:
+        """The block of a lease's page in the tree; None where another one bears its digest."""
+        request, digest, page = lease.request, lease.digests[index], lease.pages[index]
+        known = self._blocks.get(digest)
+        if known is not None:
+            if not _is_block(known, request, index, parent):
+                return None
+            self._free_pages.append(page)
+            return known
+        end = (index + 1) * GRID
+        tokens = request.trunk[end - GRID : end].copy()
+        block = Block(digest, request.tenant, tokens, parent, page, end)
+        self._blocks[digest] = block
+        self._leaves.add(block)
+        if parent is not None:
+            parent.children += 1
+            self._leaves.discard(parent)
+        return block
+
+    def _give_state(self, block: Block, state: int) -> None:
+        if block.state == NO_STATE:
+            block.state = state
+            self._stateful.add(block)
+        else:
+            self._free_states.append(state)
+
     def _usable(self, block: Block) -> bool:
         return not self.hybrid or block.state != NO_STATE
 
-    def _unpin(self, block: Block | None) -> None:
-        if block is not None:
-            block.pins -= 1
-            self._pins -= 1
+    def _end(self, lease: Lease) -> None:
+        self._leases.remove(lease)
+        if lease.base is not None:
+            lease.base.pins -= 1
 
     def _used_bytes(self) -> int:
         pages = self.num_pages - len(self._free_pages)
         states = self._num_states - len(self._free_states)
         return pages * self.page_bytes + states * self.state_bytes
 
-    def _take_pages(self, count: int) -> list[int] | None:
-        """Free pages, evicting what is worth least; None when what is in use leaves too few."""
-        if not self._make_room(count * self.page_bytes, pages=count):
-            return None
+    def _fits(self, need: int, base: Block | None) -> bool:
+        """Whether a trunk of `need` pages that resumes from `base` fits beside the leases.
+
+        Known before anything is evicted, so that a request that must wait costs nobody anything.
+        """
+        own = need - (base.end // GRID if base else 0)
+        nbytes = own * self.page_bytes
+        if own <= len(self._free_pages) and self._used_bytes() + nbytes <= self.budget_bytes:
+            return True
+        pages = {block.page for block in self._path(base)}
+        states = {NO_STATE if base is None else base.state}
+        for lease in self._leases:
+            pages.update(lease.pages)
+            states.update(lease.saves.values(), [lease.state_in])
+        states.discard(NO_STATE)
+        nbytes += len(pages) * self.page_bytes + len(states) * self.state_bytes
+        return len(pages) + own <= self.num_pages and nbytes <= self.budget_bytes
+
+    def _take_pages(self, count: int) -> list[int]:
+        """Pages that `_fits` promised, evicting what is worth least."""
+        made = self._make_room(pages=count)
+        assert made, "whatever no lease uses can be evicted"
         return [self._free_pages.pop() for _ in range(count)]
 
-    def _take_states(self, marks: list[int]) -> dict[int, int]:
-        """State slots for as many marks as there is room for: a full pool is a smaller cache."""
+    def _take_states(self, marks: list[int], parting: int) -> dict[int, int]:
+        """State slots for as many marks as there is room for: a full pool is a smaller cache.
+
+        The end and where histories part are worth the end of an older history; other marks are not.
+        """
         saves = {}
-        for mark in sorted(marks, reverse=True):
-            if not self._make_room(self.state_bytes, states=1):
+        for mark in marks:
+            if not self._make_room(states=1, spare=mark not in (marks[0], parting)):
                 break
             saves[mark] = self._free_states.pop()
         return saves
 
-    def _make_room(self, nbytes: int, *, pages: int = 0, states: int = 0) -> bool:
+    def _make_room(self, *, pages: int = 0, states: int = 0, spare: bool = False) -> bool:
+        nbytes = pages * self.page_bytes + states * self.state_bytes
         while True:
             short_of_pages = len(self._free_pages) < pages
             if (
@@ -303,16 +337,26 @@ class Pool:
                 and self._used_bytes() + nbytes <= self.budget_bytes
             ):
                 return True
-            victim = self._victim(leaves_only=short_of_pages)
+            victim = self._victim(leaves_only=short_of_pages, spare=spare)
             if victim is None:
                 return False
             self._drop(victim)
 
-    def _victim(self, *, leaves_only: bool) -> Block | None:
-        """What to evict next: superseded states, then leaves, by seconds saved per byte and age."""
+    def _victim(self, *, leaves_only: bool = False, spare: bool = False) -> Block | None:
+        """What to evict next, by seconds saved per byte and age.
+
+        States that a deeper one supersedes go first; with `spare` nothing else goes. Then come
+        leaves, and states at which several histories part.
+        """
         leaves = [block for block in self._leaves if not block.pins]
         inner = [block for block in self._stateful if block.children and not block.pins]
-        candidates = leaves if leaves_only or not inner else inner
+        superseded = [block for block in inner if block.children == 1]
+        if leaves_only:
+            candidates = leaves
+        elif superseded or spare:
+            candidates = superseded
+        else:
+            candidates = leaves + inner
         return min(candidates, key=self._worth, default=None)
 
     def _worth(self, block: Block) -> float:
@@ -369,3 +413,12 @@ class Pool:
             above = block.parent
             yield block
             block = above
+
+
+def _is_block(block: Block, request: Request, index: int, parent: Block | None) -> bool:
+    """Whether a block is the request's: equal in itself, and so is all before it."""
+    return (
+        block.tenant == request.tenant
+        and block.parent is parent
+        and np.array_equal(block.tokens, request.trunk[index * GRID : (index + 1) * GRID])
+    )

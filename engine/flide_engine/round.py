@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from flide_engine.kernels.fork_attention.tiles import Tiles
+
 ZERO = -1
 """In `state_in` and `conv_source`: nothing came before, so the value is zero."""
 
@@ -48,6 +50,7 @@ class Queries:
         trunk_slot, trunk_len: `[Q]` whose trunk a row sees, and how many of its keys.
         branch_start, branch_len: `[Q]` the own rows it sees: from which one, and how many.
         spans: the same, as runs, for backends that walk segments on the host.
+        tiles: the same, cut up for the programs of a CUDA kernel; None on a CPU.
     """
 
     rows: torch.Tensor | None
@@ -56,6 +59,7 @@ class Queries:
     branch_start: torch.Tensor
     branch_len: torch.Tensor
     spans: tuple[Span, ...]
+    tiles: Tiles | None
 
     def select(self, hidden: torch.Tensor) -> torch.Tensor:
         """The rows of `hidden` `[T, ...]` that are computed on: `[Q, ...]`."""

@@ -7,22 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from flide_engine.core import GRID, Outcome, Request, Reuse
 from flide_engine.errors import NonFiniteError, RequestTooLarge
-from flide_engine.pack import Trunk, pack
+from flide_engine.executors import LogProbabilities, PlainExecutor
+from flide_engine.pack import Trunk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flide_engine.executors import Executor
     from flide_engine.models import Decoder
     from flide_engine.pool import Lease, Pool
     from flide_engine.storage import Storage
-
-
-LogProbabilities = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
@@ -49,9 +47,18 @@ class Runner:
         model: the decoder.
         storage, pool: its device memory and who holds what of it.
         max_round_tokens: rows of a round; a single larger request runs alone.
+        execute: what runs a round; by default the model as it is.
     """
 
-    def __init__(self, model: Decoder, storage: Storage, pool: Pool, max_round_tokens: int) -> None:
+    def __init__(
+        self,
+        model: Decoder,
+        storage: Storage,
+        pool: Pool,
+        max_round_tokens: int,
+        execute: Executor | None = None,
+    ) -> None:
+        self._execute = execute or PlainExecutor(model, storage)
         self.model = model
         self.storage = storage
         self.pool = pool
@@ -118,13 +125,12 @@ class Runner:
             for lease in leases
         ]
         try:
-            rnd = pack(trunks, self.storage.layout, self.storage.num_states)
-            logprobs = self.model(rnd, self.storage).to("cpu", torch.float64).numpy()
+            logprobs = self._execute(trunks)
         except BaseException:
             for lease in leases:
                 self.pool.release(lease)
             raise
-        return self._collect(leases, np.split(logprobs, np.cumsum(rnd.labels.counts)[:-1]))
+        return self._collect(leases, logprobs)
 
     def _collect(self, leases: list[Lease], logprobs: list[LogProbabilities]) -> list[Outcome]:
         outcomes = []

@@ -18,6 +18,7 @@ class Layout:
 
     Attributes:
         attention_layers, kv_heads, head_dim: keys and values, `[GRID, kv_heads, head_dim]` a page.
+        heads: query heads; they say how wide a tile of fork attention is.
         recurrent_layers: layers that fold the history into a matrix.
         value_heads, key_dim, value_dim: one state is `[value_heads, key_dim, value_dim]`.
         conv_channels, conv_width: one window is `[conv_width - 1, conv_channels]`.
@@ -26,6 +27,7 @@ class Layout:
     attention_layers: int
     kv_heads: int
     head_dim: int
+    heads: int
     recurrent_layers: int = 0
     value_heads: int = 0
     key_dim: int = 0

@@ -7,22 +7,20 @@ forked, batched or resumed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from flide_engine.core import GRID, Branch, Request, Tokens
-from flide_engine.errors import InvalidRequest, ModelLoadError, NonFiniteError
+from flide_engine.errors import InvalidRequest
 from flide_engine.marks import MARGIN
+from flide_engine.plain import PlainModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from flide_engine.core import Outcome
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 
 Probabilities: TypeAlias = npt.NDArray[np.float64]
 
-_Answers: TypeAlias = "tuple[int, Sequence[Probabilities]]"
-"""A request's index, and the probabilities of its questions in their order."""
+_Answer: TypeAlias = tuple[tuple[int, int], Probabilities]
+"""Of which request and which of its questions, and what it is."""
 
 BOUNDS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.05}
 """The largest difference of a probability that rounding may make, by the dtype of products.
@@ -40,7 +38,7 @@ A fork in the wrong place moves probabilities by hundredths and more. docs/exact
 measured: some 1e-15, 1e-6 and 2e-2 on the models tried.
 """
 
-MOST_PLACES = 5
+MOST_PLACES = 4
 """Grid points a state is resumed at: the first, the last, and some between."""
 
 
@@ -77,7 +75,7 @@ class Report:
     """What was measured.
 
     Attributes:
-        model, dtype, device: of whom.
+        model, dtype, device: whose answers.
         requests, questions: how many were given.
         places: grid points at which states were resumed, ascending.
         forms: each way to compute the answers.
@@ -110,11 +108,11 @@ def verify(
     """Compare the answers of every form with those of each question alone.
 
     Args:
-        engine: which nobody else uses meanwhile: its pool is emptied again and again.
+        engine: nobody else may use it meanwhile, for its pool is emptied before every pass.
         asks: states and their questions.
         directory: the engine's model, for transformers to load in the same dtype.
         bound: on the difference of a probability, instead of the dtype's in `BOUNDS`.
-        progress: called as (form, done, total), in passes.
+        progress: called as (form, done, total), in answers.
 
     Raises:
         InvalidRequest: there is nothing to ask, or the engine refuses a request.
@@ -131,121 +129,140 @@ class _Verification:
 
     def __init__(self, engine: Engine, asks: Sequence[Ask], progress: Progress | None) -> None:
         self.engine = engine
+        self.device = engine.model.embedding.device
         self.progress = progress
         self.faults: list[str] = []
         self.requests = [
             engine.plan(ask.state, ask.questions, tenant=ask.tenant, durable=ask.durable)
             for ask in asks
         ]
-        self.prompts = [
-            self._prompts(number, ask, request)
-            for number, (ask, request) in enumerate(zip(asks, self.requests, strict=True), 1)
+        self.prompts = list(self._prompts(asks))
+        self.resumptions = [
+            (index, request, place)
+            for index, request in enumerate(self.requests)
+            for place in _places(len(request.trunk))
         ]
-        self.places = [_places(len(request.trunk)) for request in self.requests]
-        self.total = sum(len(prompts) for prompts in self.prompts)
 
     def report(self, directory: Path, bound: float | None) -> Report:
         """Measure everything."""
-        dtype, device = self.engine.model.dtype, self.engine.model.embedding.device
+        dtype, count = self.engine.model.dtype, len(self.prompts)
         limit = BOUNDS[dtype] if bound is None else bound
-        count, places = len(self.requests), sum(map(len, self.places))
-        alone = self._collect("alone", self.total, self._alone())
-        forked = self._collect("forked", count, self._forked())
-        tallies = {"forked": _compared(enumerate(forked), alone)}
-        for name, total, passes in (
-            ("batched", count, self._batched()),
-            ("resumed", places, self._resumed()),
-            ("shared", 2 * count, self._shared()),
-        ):
-            tallies[name] = _compared(self._watched(name, total, passes), alone)
-        forms = [tally.form(name, "alone", limit) for name, tally in tallies.items()]
-        truth = self._collect("transformers", self.total, self._transformers(directory))
-        # Its code casts norms, angles and recurrences to float32 even in a float64 model.
+        # Its code computes norms, angles and recurrences in float32 even in a float64 model.
         theirs = None if dtype == torch.float64 else limit
-        forms.append(_compared(enumerate(forked), truth).form("forked", "transformers", theirs))
+        resumed = sum(len(request.branches) for _, request, _ in self.resumptions)
+        alone = dict(self._watched("alone", count, self._alone()))
+        forked = list(self._watched("forked", count, self._forked()))
+        batched = self._watched("batched", count, self._batched())
+        shared = self._watched("shared", 2 * count, self._shared())
+        again = self._watched("resumed", resumed, self._resumed())
+        truth = dict(self._watched("transformers", count, self._transformers(directory)))
+        forms = (
+            _form("forked", "alone", forked, alone, limit),
+            _form("batched", "alone", batched, alone, limit),
+            _form("shared", "alone", shared, alone, limit),
+            _form("resumed", "alone", again, alone, limit),
+            _form("forked", "transformers", forked, truth, theirs),
+        )
         return Report(
             model=self.engine.model_name,
             dtype=str(dtype).removeprefix("torch."),
-            device=str(device),
-            requests=count,
-            questions=self.total,
-            places=tuple(sorted({place for places in self.places for place in places})),
-            forms=tuple(forms),
+            device=str(self.device),
+            requests=len(self.requests),
+            questions=count,
+            places=tuple(sorted({place for *_, place in self.resumptions})),
+            forms=forms,
             faults=tuple(self.faults),
         )
 
-    def _prompts(self, number: int, ask: Ask, request: Request) -> list[tuple[Tokens, Tokens]]:
+    def _prompts(self, asks: Sequence[Ask]) -> Iterator[tuple[tuple[int, int], Tokens, Tokens]]:
         """The prompt and the labels of each question, planned as if there were no other."""
-        prompts = []
-        for (name, question), branch in zip(ask.questions.items(), request.branches, strict=True):
-            single = self.engine.plan(ask.state, {name: question})
-            prompt = np.concatenate([single.trunk, single.branches[0].token_ids])
-            forked = np.concatenate([request.trunk, branch.token_ids])
-            if not np.array_equal(prompt, forked):
-                self.faults.append(
-                    f"request {number}: the prompt of {name!r} has other tokens beside its siblings."
-                )
-            prompts.append((prompt, single.branches[0].label_ids))
-        return prompts
+        for index, (ask, request) in enumerate(zip(asks, self.requests, strict=True)):
+            for place, (name, question) in enumerate(ask.questions.items()):
+                single = self.engine.plan(ask.state, {name: question})
+                prompt = np.concatenate([single.trunk, single.branches[0].token_ids])
+                forked = np.concatenate([request.trunk, request.branches[place].token_ids])
+                if not np.array_equal(prompt, forked):
+                    self.faults.append(
+                        f"request {index + 1}: beside other questions {name!r} has another prompt."
+                    )
+                yield (index, place), prompt, single.branches[0].label_ids
 
-    def _fresh(self, requests: Sequence[Request]) -> list[Outcome]:
+    def _fresh(self, *requests: Request) -> list[Outcome]:
         self.engine.pool.clear()
         return self.engine.run(requests)
 
-    def _alone(self) -> Iterator[_Answers]:
-        for index, prompts in enumerate(self.prompts):
-            for prompt, labels in prompts:
-                last = Branch(prompt[-1:], labels)
-                yield index, self._fresh([Request(prompt[:-1], (last,))])[0].probabilities
+    def _alone(self) -> Iterator[_Answer]:
+        for key, prompt, labels in self.prompts:
+            last = Branch(prompt[-1:], labels)
+            yield key, self._fresh(Request(prompt[:-1], (last,)))[0].probabilities[0]
 
-    def _forked(self) -> Iterator[_Answers]:
+    def _forked(self) -> Iterator[_Answer]:
         for index, request in enumerate(self.requests):
-            yield index, self._fresh([request])[0].probabilities
+            yield from _answers(index, self._fresh(request)[0].probabilities)
 
-    def _batched(self) -> Iterator[_Answers]:
-        for index, outcome in enumerate(self._fresh(self.requests)):
-            yield index, outcome.probabilities
+    def _batched(self) -> Iterator[_Answer]:
+        for index, outcome in enumerate(self._fresh(*self.requests)):
+            yield from _answers(index, outcome.probabilities)
 
-    def _resumed(self) -> Iterator[_Answers]:
-        for index, (request, places) in enumerate(zip(self.requests, self.places, strict=True)):
-            for place in places:
-                self._fresh([_opening(request, place)])
-                outcome = self.engine.run([request])[0]
-                if outcome.reuse.reused_tokens != place:
-                    self.faults.append(
-                        f"request {index + 1} was to resume at token {place}, but resumed at "
-                        f"{outcome.reuse.reused_tokens}: the pool kept no checkpoint there."
-                    )
-                yield index, outcome.probabilities
-
-    def _shared(self) -> Iterator[_Answers]:
+    def _shared(self) -> Iterator[_Answer]:
         for index, request in enumerate(self.requests):
             backwards = replace(request, branches=request.branches[::-1])
-            first, second = self._fresh([request, backwards])
+            first, second = self._fresh(request, backwards)
             if second.reuse.source != "round":
+                self.faults.append(f"request {index + 1}: asked twice, its state was read twice.")
+            yield from _answers(index, first.probabilities)
+            yield from _answers(index, second.probabilities[::-1])
+
+    def _resumed(self) -> Iterator[_Answer]:
+        for index, request, place in self.resumptions:
+            self._fresh(_opening(request, place))
+            outcome = self.engine.run([request])[0]
+            if (reused := outcome.reuse.reused_tokens) != place:
                 self.faults.append(
-                    f"request {index + 1}, asked twice in one call, had its state computed twice."
+                    f"request {index + 1}: of {place} tokens in a checkpoint {reused} were reused."
                 )
-            yield index, first.probabilities
-            yield index, second.probabilities[::-1]
+            yield from _answers(index, outcome.probabilities)
 
-    def _transformers(self, directory: Path) -> Iterator[_Answers]:
-        model = _load(directory, self.engine.model.dtype, self.engine.model.embedding.device)
-        for index, prompts in enumerate(self.prompts):
-            for prompt, labels in prompts:
-                yield index, [_ask(model, prompt, labels)]
+    def _transformers(self, directory: Path) -> Iterator[_Answer]:
+        plain = PlainModel(directory, self.engine.model.dtype, self.device)
+        for key, prompt, labels in self.prompts:
+            yield key, plain.probabilities(prompt, labels)
 
-    def _watched(self, name: str, total: int, passes: Iterator[_Answers]) -> Iterator[_Answers]:
-        for done, answers in enumerate(passes, 1):
+    def _watched(self, form: str, total: int, answers: Iterator[_Answer]) -> Iterator[_Answer]:
+        for done, answer in enumerate(answers, 1):
             if self.progress is not None:
-                self.progress(name, done, total)
-            yield answers
+                self.progress(form, done, total)
+            yield answer
 
-    def _collect(
-        self, name: str, total: int, passes: Iterator[_Answers]
-    ) -> list[list[Probabilities]]:
-        """What the passes of a form say about each request."""
-        answers: list[list[Probabilities]] = [[] for _ in self.requests]
-        for index, probabilities in self._watched(name, total, passes):
-            answers[index] += probabilities
-        return answers
+
+def _answers(index: int, probabilities: Sequence[Probabilities]) -> Iterator[_Answer]:
+    return (((index, place), answer) for place, answer in enumerate(probabilities))
+
+
+def _form(
+    name: str,
+    against: str,
+    answers: Iterable[_Answer],
+    wanted: Mapping[tuple[int, int], Probabilities],
+    bound: float | None,
+) -> Form:
+    pairs = [(answer, wanted[key]) for key, answer in answers]
+    gaps = [np.abs(answer - other) for answer, other in pairs]
+    difference = max((float(gap.max()) for gap in gaps), default=0.0)
+    variation = max((float(gap.sum()) / 2 for gap in gaps), default=0.0)
+    changed = sum(bool(answer.argmax() != other.argmax()) for answer, other in pairs)
+    return Form(name, against, len(pairs), difference, variation, changed, bound)
+
+
+def _places(length: int) -> list[int]:
+    """Grid points below the end of a state, at most `MOST_PLACES`, evenly spread."""
+    every = range(GRID, length, GRID)
+    if len(every) <= MOST_PLACES:
+        return list(every)
+    return [every[i] for i in np.linspace(0, len(every) - 1, MOST_PLACES).round().astype(int)]
+
+
+def _opening(request: Request, place: int) -> Request:
+    """Leaves a checkpoint at `place` on a history that then goes on with other tokens."""
+    trunk = np.concatenate([request.trunk[:place], request.trunk[:MARGIN]])
+    return Request(trunk, (), request.tenant)

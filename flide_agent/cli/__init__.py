@@ -1,4 +1,4 @@
-"""The command line: `flide-agent ask` and `flide-agent doctor`."""
+"""The command line: `flide-agent ask`, `verify` and `doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from flide_agent import FlideError, __version__
-from flide_agent.cli import ask, doctor
+from flide_agent.cli import ask, doctor, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +24,12 @@ def main(argv: Sequence[str] | None = None, *, load_engine: ask.LoadEngine | Non
         load_engine: stands in for `Engine.from_pretrained`.
 
     Returns:
-        0 when all went well, 1 when `doctor` found something missing or nobody reads the output,
-        2 when the input is at fault, 130 after Ctrl-C.
+        0 when all went well, 1 when `doctor` found something missing, `verify` found answers apart
+        or nobody reads the output, 2 when the input is at fault, 130 after Ctrl-C.
     """
     args = _parser().parse_args(argv)
     try:
-        status = ask.run(args, load_engine) if args.command == "ask" else doctor.run(args)
+        status = _run(args, load_engine)
         sys.stdout.flush()
     except FlideError as error:
         print(f"flide-agent: {error}", file=sys.stderr)
@@ -43,6 +43,13 @@ def main(argv: Sequence[str] | None = None, *, load_engine: ask.LoadEngine | Non
     return status
 
 
+def _run(args: argparse.Namespace, load_engine: ask.LoadEngine | None) -> int:
+    if args.command == "doctor":
+        return doctor.run(args)
+    command = {"ask": ask.run, "verify": verify.run}[args.command]
+    return command(args, load_engine)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="flide-agent",
@@ -53,5 +60,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flide-agent {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ask.add_parser(commands)
+    verify.add_parser(commands)
     doctor.add_parser(commands)
     return parser

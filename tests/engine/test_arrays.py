@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from flide_engine.arrays import Capacity, StagedArrays
+from flide_engine.arrays import Capacity, DeviceArrays, StagedArrays
 from flide_engine.pack import pack
 from tests.support.rounds import NUM_STATES, Pages, trunk
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.engine.conftest import Checkpoint
 
+CPU = torch.device("cpu")
+TILE_ROWS = 32
 CAPACITY = Capacity(tokens=512, pages=5, slots=4, branches=9, labels=2000, saves=3)
 
 
@@ -36,13 +38,13 @@ def test_staged_arrays_begin_with_the_round_and_end_with_nothing(
 ) -> None:
     """Rounds of other sizes, one after the other in one buffer: values first, fill after them."""
     layout = checkpoint.float32.layout
-    staged = StagedArrays(CAPACITY, layout.conv_width, torch.device("cpu"))
+    staged = StagedArrays(CAPACITY, layout.conv_width, TILE_ROWS, CPU)
     rng = np.random.default_rng(seed)
     for lengths in ([(130, [3, 70]), (1, []), (64, [1])], [(65, [2])], [(200, []), (66, [9] * 8)]):
         pages = Pages(rng)
         trunks = [trunk(rng, pages, length, branches) for length, branches in lengths]
         trunks[0].saves = {64: 5}
-        plain = pack(trunks, layout, NUM_STATES)
+        plain = pack(trunks, layout, NUM_STATES, DeviceArrays(CPU, TILE_ROWS))
         fixed = pack(trunks, layout, NUM_STATES, staged)
         staged.copy()
         moved = {".segments.start", ".segments.length", ".segments.state_in", ".segments.chunks"}

@@ -80,18 +80,15 @@ class Attention:
         query, gate = self._gate(query.view(-1, self.heads, self.query_width))
         query = rotate_(query, queries.select(cos), queries.select(sin))
         mixed = fork_attention(
-            query, key, value, key_pages, value_pages, rnd, queries, self.head_dim**-0.5
-        ).flatten(-2)
-        if gate is not None:
-            mixed = mixed.mul_(torch.sigmoid(gate))
-        return F.linear(mixed, self.out, self.out_bias)
+            query, key, value, key_pages, value_pages, rnd, queries, self.head_dim**-0.5, gate
+        )
+        return F.linear(mixed.flatten(-2), self.out, self.out_bias)
 
     def _gate(self, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Split the gate off, and norm the query."""
         gate = None
         if self.gated:
             query, gate = query.chunk(2, dim=-1)
-            gate = gate.flatten(-2)
         if self.q_norm is not None:
             query = rms_norm(query, self.q_norm, self.eps)
         return query, gate

@@ -46,6 +46,7 @@ def load_llama(config: Mapping[str, Any], weights: WeightReader) -> Decoder:
             attention_layers=require(config, "num_hidden_layers", int),
             kv_heads=config.get("num_key_value_heads") or heads,
             head_dim=head_dim,
+            heads=heads,
         ),
         max_positions=require(config, "max_position_embeddings", int),
     )

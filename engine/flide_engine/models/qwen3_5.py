@@ -82,6 +82,7 @@ class _Builder:
             attention_layers=self.kinds.count("full_attention"),
             kv_heads=self.kv_heads,
             head_dim=self.head_dim,
+            heads=self.heads,
             recurrent_layers=self.kinds.count("linear_attention"),
             value_heads=self.value_heads,
             key_dim=self.key_dim,

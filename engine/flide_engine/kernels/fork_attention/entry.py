@@ -21,6 +21,7 @@ def fork_attention(
     rnd: Round,
     queries: Queries,
     scale: float,
+    gate: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Each query row attends to the leading keys of its trunk and to its own rows up to itself.
 
@@ -33,8 +34,14 @@ def fork_attention(
         rnd: the round.
         queries: which rows `query` holds, and what each sees.
         scale: factor of the scores.
+        gate: `[Q, heads, D]`; the output is multiplied by its sigmoid.
 
     Returns:
         `[Q, heads, D]`.
     """
-    return fork_attention_reference(query, key, value, key_pages, value_pages, rnd, queries, scale)
+    operands = (query, key, value, key_pages, value_pages, rnd, queries, scale)
+    if queries.tiles is None:
+        return fork_attention_reference(*operands, gate)
+    from flide_engine.kernels.fork_attention.triton_kernel import fork_attention_triton
+
+    return fork_attention_triton(*operands, queries.tiles, gate)

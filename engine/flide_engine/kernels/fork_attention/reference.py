@@ -24,6 +24,7 @@ def fork_attention_reference(
     rnd: Round,
     queries: Queries,
     scale: float,
+    gate: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """See `fork_attention`.
 
@@ -51,7 +52,7 @@ def fork_attention_reference(
         seen, lse = _attend(query[rows], trunk_key, trunk_value, scale, causal=False)
         weight = torch.sigmoid(lse - own_lse[rows]).unsqueeze(-1).to(out.dtype)
         out[rows] = torch.lerp(out[rows], seen, weight)
-    return out
+    return out if gate is None else out.mul_(torch.sigmoid(gate))
 
 
 def _attend(

@@ -38,4 +38,9 @@ def gated_delta_rule(
     Returns:
         `[T, value_heads, V]` in the dtype of `value`.
     """
-    return gated_delta_rule_reference(query, key, value, decay, beta, states, segments)
+    operands = (query, key, value, decay, beta, states, segments)
+    if not query.is_cuda:
+        return gated_delta_rule_reference(*operands)
+    from flide_engine.kernels.gated_delta_rule.triton_kernel import gated_delta_rule_triton
+
+    return gated_delta_rule_triton(*operands)

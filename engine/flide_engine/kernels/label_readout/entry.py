@@ -23,4 +23,8 @@ def label_readout(hidden: torch.Tensor, head: torch.Tensor, labels: Labels) -> t
     Returns:
         `[L]` in the dtype of `hidden`, one question's labels after the other.
     """
-    return label_readout_reference(hidden, head, labels)
+    if not hidden.is_cuda:
+        return label_readout_reference(hidden, head, labels)
+    from flide_engine.kernels.label_readout.triton_kernel import label_readout_triton
+
+    return label_readout_triton(hidden, head, labels)

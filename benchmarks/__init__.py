@@ -1,0 +1,1 @@
+"""What the engine costs beside transformers: `python -m benchmarks.cpu --help`."""

@@ -1,0 +1,149 @@
+"""Who runs a round: plainly on a CPU, or as a captured CUDA graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from flide_engine.arrays import Capacity, DeviceArrays, StagedArrays
+from flide_engine.pack import Trunk, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flide_engine.models import Decoder
+    from flide_engine.round import Round
+    from flide_engine.storage import Storage
+
+LogProbabilities = npt.NDArray[np.float64]
+
+
+class Executor(Protocol):
+    """Runs one round."""
+
+    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
+        """The log-probabilities of every branch's labels, in order."""
+        ...
+
+
+class PlainExecutor:
+    """Packs a round as large as it is, and runs the model on it."""
+
+    def __init__(self, model: Decoder, storage: Storage) -> None:
+        self.model = model
+        self.storage = storage
+
+    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
+        """Run a round."""
+        rnd = pack(trunks, self.storage.layout, self.storage.num_states)
+        return _by_branch(self.model(rnd, self.storage), rnd)
+
+
+class GraphExecutor:
+    """Replays the smallest captured graph that holds a round; runs larger ones without.
+
+    Every graph is the same body with other capacities; what a round is, is data. Graphs are
+    captured when they are first needed and share their working memory.
+
+    Args:
+        model, storage: on a CUDA device.
+        tile_rows: query rows of a tile of fork attention.
+        capacities: of the graphs.
+    """
+
+    def __init__(
+        self, model: Decoder, storage: Storage, tile_rows: int, capacities: Sequence[Capacity]
+    ) -> None:
+        self.model = model
+        self.storage = storage
+        self.tile_rows = tile_rows
+        self.capacities = sorted(capacities)
+        self._graphs: dict[Capacity, _Graph] = {}
+        self._memory = torch.cuda.graph_pool_handle()
+
+    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
+        """Run a round."""
+        need = capacity_for(trunks)
+        held = next((c for c in self.capacities if c.holds(need)), None)
+        if held is None:
+            arrays = DeviceArrays(self.storage.device, self.tile_rows)
+            rnd = pack(trunks, self.storage.layout, self.storage.num_states, arrays)
+            return _by_branch(self.model(rnd, self.storage), rnd)
+        if held not in self._graphs:
+            self._graphs[held] = _Graph(self, held)
+        return self._graphs[held](trunks)
+
+    def capture(self, capacity: Capacity) -> None:
+        """Capture a graph before it is needed."""
+        self._graphs[capacity] = _Graph(self, capacity)
+
+
+class _Graph:
+    """One captured pass, its staging buffer and its result."""
+
+    def __init__(self, executor: GraphExecutor, capacity: Capacity) -> None:
+        self.model, self.storage = executor.model, executor.storage
+        layout, device = self.storage.layout, self.storage.device
+        self.arrays = StagedArrays(capacity, layout.conv_width, executor.tile_rows, device)
+        nothing = Trunk(np.zeros(1, np.int64), [], [0])
+        rnd = pack([nothing], layout, self.storage.num_states, self.arrays)
+        # What is captured must not write: no row has a place in the pool.
+        self.arrays.put("slot_mapping", np.zeros(0, np.int64))
+        self.arrays.copy()
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.model(rnd, self.storage)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=executor._memory):
+            self.out = self.model(rnd, self.storage)
+        self.host = torch.empty(self.out.shape, dtype=self.out.dtype, pin_memory=True)
+
+    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
+        rnd = pack(trunks, self.storage.layout, self.storage.num_states, self.arrays)
+        self.arrays.copy()
+        self.graph.replay()
+        self.host.copy_(self.out, non_blocking=True)
+        torch.cuda.current_stream().synchronize()
+        return _by_branch(self.host, rnd)
+
+
+def capacity_for(trunks: Sequence[Trunk]) -> Capacity:
+    """What a round of these needs."""
+    branches = [branch for trunk in trunks for branch in trunk.branches]
+    return Capacity(
+        tokens=sum(trunk.tail for trunk in trunks) + sum(len(b.token_ids) for b in branches),
+        pages=max(len(trunk.pages) for trunk in trunks),
+        slots=len(trunks),
+        branches=len(branches),
+        labels=sum(len(branch.label_ids) for branch in branches),
+        saves=sum(len(trunk.saves) for trunk in trunks),
+    )
+
+
+def ladder(max_tokens: int, max_pages: int) -> list[Capacity]:
+    """Capacities to capture: steps of at most a third in tokens, and of four in pages."""
+    tokens = [128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048]
+    tokens += [2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192]
+    pages, steps = max_pages, []
+    while pages > 16:
+        steps.append(pages)
+        pages //= 4
+    return [
+        Capacity(count, page, slots, branches, 16 * branches + 256, 6 * slots)
+        for count in tokens
+        if count <= max_tokens
+        for page in [max(16, count // 64), *steps]
+        if page >= count // 64
+        for slots, branches in [(max(4, count // 128), max(8, count // 32))]
+    ]
+
+
+def _by_branch(logprobs: torch.Tensor, rnd: Round) -> list[LogProbabilities]:
+    counts = rnd.labels.counts
+    flat = logprobs[: sum(counts)].to("cpu", torch.float64).numpy()
+    return np.split(flat, np.cumsum(counts)[:-1])
