@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from flide_engine.storage import state_dtype
-
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """`x / sqrt(mean(x^2) + eps) * weight` over the last dimension, in the dtype of x.
@@ -25,9 +23,3 @@ def gated_rms_norm(
     """`rms_norm(x) * silu(gate)`, both `[..., D]`, in the dtype of gate."""
     normed = rms_norm(x.to(weight.dtype), weight, eps)
     return normed.mul_(F.silu(gate.to(weight.dtype))).to(gate.dtype)
-
-
-def l2_norm(x: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """`x / sqrt(sum(x^2) + eps)` over the last dimension, in at least float32."""
-    wide = x.to(state_dtype(x.dtype))
-    return wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + eps)

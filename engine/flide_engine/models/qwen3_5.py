@@ -151,7 +151,6 @@ class _Builder:
         conv = self.take(f"{name}.conv1d.weight", self.channels, 1, self.conv_width)
         return GatedDeltaNet(
             index=index,
-            key_heads=self.key_heads,
             value_heads=self.value_heads,
             key_dim=self.key_dim,
             value_dim=self.value_dim,

@@ -41,6 +41,9 @@ def conv_gates(
         decay, beta: `[T, value_heads]` in the dtype of `log_decay`: `-exp(log_decay) softplus(a +
             dt_bias)` and `sigmoid(b)`.
     """
-    return conv_gates_reference(
-        mixed, gates, weight, log_decay, dt_bias, windows, sources, key_dim, value_dim
-    )
+    operands = (mixed, gates, weight, log_decay, dt_bias, windows, sources, key_dim, value_dim)
+    if not mixed.is_cuda:
+        return conv_gates_reference(*operands)
+    from flide_engine.kernels.conv_gates.triton_kernel import conv_gates_triton
+
+    return conv_gates_triton(*operands)
