@@ -394,7 +394,7 @@ class Pool:
             if not parent.children:
                 self._leaves.add(parent)
             parent.used = max(parent.used, block.used)
-            if not self.hybrid or parent.children or parent.pins or parent.state != NO_STATE:
+            if not self.hybrid or parent.children or parent.state != NO_STATE:
                 return
             block = parent
 

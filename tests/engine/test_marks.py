@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flide_engine.core import GRID
@@ -43,6 +43,7 @@ def test_where_a_history_parts_from_a_known_one_is_marked(
 
 
 @given(start=grid_points, durable=lengths)
+@example(start=GRID, durable=700)
 def test_positions_at_most_double_from_one_mark_to_the_next(start: int, durable: int) -> None:
     """From the start, or for a fresh history from the shortest worth keeping, up to the end."""
     chosen = sorted(marks(start, durable))

@@ -298,6 +298,20 @@ def test_what_leases_use_is_never_evicted(hybrid: bool) -> None:
     assert_empty(pool)
 
 
+def test_a_superseded_state_stays_while_a_lease_goes_on_from_it() -> None:
+    """A longer history drops it only once the lease has ended."""
+    pool = make(hybrid=True)
+    run(pool, words(1000))
+    slow = lease_of(pool, words(1001))
+    run(pool, words(1200))
+    states = pool.use().states
+    assert slow.state_in != ZERO
+    pool.release(slow)
+    run(pool, words(1300))
+    # 960 went, and so did 1152; 1280 came.
+    assert pool.use().states == states - 1
+
+
 def test_pins_return_to_zero(hybrid: bool) -> None:
     """However leases of one checkpoint end."""
     pool = make(hybrid)
@@ -359,6 +373,38 @@ def test_the_cheapest_to_compute_again_goes_before_the_dearest(hybrid: bool) -> 
     run(pool, words(10 * GRID, 3), durable=0)
     assert run(pool, words(8001, 1), durable=0) == live(8000)
     assert run(pool, words(701, 2), durable=0) < live(700)
+
+
+def test_the_longest_unused_goes_first(hybrid: bool) -> None:
+    """Of histories of the same length, whether they were left or resumed from last."""
+    pool = make(hybrid, pages=4 * 10 + 1)
+    for seed in range(4):
+        run(pool, words(700, seed))
+    run(pool, words(701, 0))
+    run(pool, words(3 * GRID, 9), durable=0)
+    kept = [run(pool, words(701, seed), durable=0) == live(700) for seed in range(4)]
+    assert kept == [True, False, True, True]
+
+
+def test_a_history_without_states_goes_page_by_page_from_its_end() -> None:
+    """No more of it than must: what is left is still a checkpoint."""
+    pool = make(hybrid=False, pages=20)
+    run(pool, words(1000))
+    run(pool, words(7 * GRID, 1), durable=0)
+    assert pool.use().pages == 13
+    assert run(pool, words(1000), durable=0) == 13 * GRID
+
+
+def test_states_that_free_no_page_stay_when_pages_are_short() -> None:
+    """Bytes enough, pages too few: only the end of a history gives back pages."""
+    pool = make(hybrid=True, pages=32)
+    for seed in (1, 2):
+        run(pool, words(1000, seed))
+    assert pool.use().states == 6
+    run(pool, words(4 * GRID, 3), durable=0)
+    assert pool.use().states == 5
+    assert run(pool, words(1000, 1), durable=0) == 512
+    assert run(pool, words(1001, 2), durable=0) == live(1000)
 
 
 def test_marks_on_the_way_cost_no_other_history_its_end() -> None:

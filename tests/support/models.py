@@ -102,8 +102,8 @@ def save(model: PreTrainedModel, directory: Path, *, multimodal: bool = False) -
     return directory
 
 
-def load(directory: Path, dtype: torch.dtype) -> Decoder:
+def load(directory: Path, dtype: torch.dtype, device: str = "cpu") -> Decoder:
     """The engine's model of a checkpoint."""
     config = json.loads((directory / "config.json").read_text())
-    with WeightReader(directory, device=torch.device("cpu"), dtype=dtype) as weights:
+    with WeightReader(directory, device=torch.device(device), dtype=dtype) as weights:
         return load_model(config, weights)

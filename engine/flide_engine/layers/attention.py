@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from flide_engine.kernels.fork_attention import fork_attention
-from flide_engine.layers.norm import rms_norm
+from flide_engine.kernels.rope_write import rope_write
 from flide_engine.layers.projection import project
-from flide_engine.layers.rotary import rotate_
 
 if TYPE_CHECKING:
     from flide_engine.round import Queries, Round
@@ -63,32 +62,25 @@ class Attention:
         rotation: Rotation,
     ) -> torch.Tensor:
         """`[T, hidden]` to `[Q, hidden]`; keys and values are kept of every row."""
-        cos, sin = rotation
         width = self.heads * self.query_width
         query, kv = project(hidden, queries, self.qkv, self.qkv_bias, width)
-        key, value = kv.chunk(2, dim=-1)
-        key = key.view(-1, self.kv_heads, self.head_dim)
-        value = value.view(-1, self.kv_heads, self.head_dim)
-        if self.k_norm is not None:
-            key = rms_norm(key, self.k_norm, self.eps)
-        key = rotate_(key, cos, sin)
-        key_pages, value_pages = storage.keys[self.index], storage.values[self.index]
-        places = rnd.slot_mapping[: rnd.num_trunk_rows]
-        key_pages[places] = key[: rnd.num_trunk_rows]
-        value_pages[places] = value[: rnd.num_trunk_rows]
-
-        query, gate = self._gate(query.view(-1, self.heads, self.query_width))
-        query = rotate_(query, queries.select(cos), queries.select(sin))
-        mixed = fork_attention(
-            query, key, value, key_pages, value_pages, rnd, queries, self.head_dim**-0.5, gate
-        )
-        return F.linear(mixed.flatten(-2), self.out, self.out_bias)
-
-    def _gate(self, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Split the gate off, and norm the query."""
+        query = query.view(-1, self.heads, self.query_width)
         gate = None
         if self.gated:
             query, gate = query.chunk(2, dim=-1)
-        if self.q_norm is not None:
-            query = rms_norm(query, self.q_norm, self.eps)
-        return query, gate
+        key, value = (part.view(-1, self.kv_heads, self.head_dim) for part in kv.chunk(2, dim=-1))
+        pages = storage.keys[self.index], storage.values[self.index]
+        query, key = rope_write(
+            query,
+            key,
+            value,
+            rotation,
+            *pages,
+            rnd.slot_mapping,
+            queries.rows,
+            self.q_norm,
+            self.k_norm,
+            self.eps,
+        )
+        mixed = fork_attention(query, key, value, *pages, rnd, queries, self.head_dim**-0.5, gate)
+        return F.linear(mixed.flatten(-2), self.out, self.out_bias)

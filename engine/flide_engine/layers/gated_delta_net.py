@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 
 from flide_engine.kernels.conv_gates import conv_gates
+from flide_engine.kernels.fused_norm import gated_rms_norm
 from flide_engine.kernels.gated_delta_rule import gated_delta_rule
-from flide_engine.layers.norm import gated_rms_norm
 from flide_engine.layers.projection import project
 
 if TYPE_CHECKING:
@@ -74,5 +74,5 @@ class GatedDeltaNet:
         )
         out = gated_delta_rule(*operands, storage.recurrent[self.index], rnd.segments)
         gate = gate.view(-1, self.value_heads, self.value_dim)
-        normed = gated_rms_norm(queries.select(out), gate, self.norm, self.eps)
+        normed = gated_rms_norm(out, gate, self.norm, self.eps, queries.rows)
         return F.linear(normed.flatten(-2), self.out)

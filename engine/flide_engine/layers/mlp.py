@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from flide_engine.kernels.swiglu import swiglu
+
 
 @dataclass(frozen=True, slots=True)
 class SwiGLU:
@@ -22,5 +24,4 @@ class SwiGLU:
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """`[n, hidden]` to `[n, hidden]`."""
-        gate, up = F.linear(hidden, self.gate_up).chunk(2, dim=-1)
-        return F.linear(F.silu(gate).mul_(up), self.down)
+        return F.linear(swiglu(F.linear(hidden, self.gate_up)), self.down)

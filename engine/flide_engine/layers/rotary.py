@@ -58,13 +58,3 @@ class Rotary:
         """`[T]` to two `[T, 1, rotary_dim / 2]`."""
         angle = (positions.to(torch.float64)[:, None] * self.inverse).unsqueeze(1)
         return angle.cos().to(self.dtype), angle.sin().to(self.dtype)
-
-
-def rotate_(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Turn the leading `rotary_dim` of `x` `[T, heads, D]` in place; the rest passes."""
-    half = cos.shape[-1]
-    low, high = x[..., :half], x[..., half : 2 * half]
-    turned = low * cos - high * sin
-    high.mul_(cos).addcmul_(low, sin)
-    low.copy_(turned)
-    return x

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from flide_engine.kernels.fused_norm import add_rms_norm, rms_norm
 from flide_engine.kernels.label_readout import label_readout
 from flide_engine.layers.attention import Attention
-from flide_engine.layers.norm import rms_norm
 from flide_engine.storage import state_dtype
 
 if TYPE_CHECKING:
@@ -83,13 +83,16 @@ class Decoder:
         """
         hidden = F.embedding(rnd.token_ids, self.embedding)
         rotation = self.rotary(rnd.positions)
-        for layer in self.layers:
-            queries = rnd.read if layer is self.layers[-1] else rnd.every
-            normed = rms_norm(hidden, layer.mixer_norm, self.eps)
+        following = [*(layer.mixer_norm for layer in self.layers[1:]), self.norm]
+        normed = rms_norm(hidden, self.layers[0].mixer_norm, self.eps)
+        for layer, norm in zip(self.layers, following, strict=True):
+            last = norm is self.norm
+            queries = rnd.read if last else rnd.every
             mixed = layer.mixer(normed, rnd, queries, storage, rotation)
-            hidden = mixed.add_(queries.select(hidden))
-            hidden = hidden + layer.mlp(rms_norm(hidden, layer.mlp_norm, self.eps))
-        normed = rms_norm(hidden.to(state_dtype(self.dtype)), self.norm, self.eps)
+            hidden, normed = add_rms_norm(mixed, hidden, layer.mlp_norm, self.eps, queries.rows)
+            # Each norm is taken with the sum before it: the next layer's, at last the head's.
+            dtype = state_dtype(self.dtype) if last else None
+            hidden, normed = add_rms_norm(layer.mlp(normed), hidden, norm, self.eps, dtype=dtype)
         return label_readout(normed, self.head, rnd.labels)
 
 

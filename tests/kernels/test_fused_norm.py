@@ -1,0 +1,70 @@
+"""Norms with sums and gates: Triton against the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from flide_engine.kernels.fused_norm.reference import (
+    add_rms_norm_reference,
+    gated_rms_norm_reference,
+    rms_norm_reference,
+)
+from flide_engine.kernels.fused_norm.triton_kernel import (
+    add_rms_norm_triton,
+    gated_rms_norm_triton,
+    rms_norm_triton,
+)
+from tests.kernels.rounds import TOLERANCE, relative_error
+
+EPS = 1e-5
+GPU = [pytest.param(3001, 1024, marks=pytest.mark.gpu), pytest.param(777, 2560, marks=pytest.mark.gpu)]
+HEADS_GPU = [pytest.param(3001, 16, 128, marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("count", "size"), [(5, 40), (3, 100), *GPU])
+@pytest.mark.parametrize("selected", [False, True], ids=["all", "selected"])
+def test_sum_and_norm_give_what_the_reference_gives(
+    count: int, size: int, dtype: torch.dtype, selected: bool, device: torch.device
+) -> None:
+    """Of all rows or of some; the last norm of a model is wider than its rows."""
+    rng = torch.Generator().manual_seed(size)
+    residual = torch.randn(count, size, generator=rng).to(dtype)
+    rows = torch.tensor([count - 1, 0, 1]) if selected else None
+    x = torch.randn(3 if selected else count, size + 8, generator=rng).to(dtype)[:, :size]
+    weight = torch.rand(size, generator=rng) * 2
+    wide = (x.double(), residual.double(), weight.double())
+    wanted = add_rms_norm_reference(*wide, EPS, rows)
+    operands = (x.to(device), residual.to(device), weight.to(device))
+    picked = None if rows is None else rows.to(device)
+    for out_dtype in (None, torch.float32):
+        total, normed = add_rms_norm_triton(*operands, EPS, picked, out_dtype)
+        assert (total.dtype, normed.dtype) == (dtype, out_dtype or dtype)
+        assert relative_error(total, wanted[0]) < TOLERANCE[dtype]
+        assert relative_error(normed, wanted[1]) < TOLERANCE[dtype]
+    alone = rms_norm_triton(operands[0], operands[2], EPS)
+    assert relative_error(alone, rms_norm_reference(wide[0], wide[2], EPS)) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("count", "heads", "size"), [(5, 3, 20), (7, 2, 16), *HEADS_GPU])
+@pytest.mark.parametrize("selected", [False, True], ids=["all", "selected"])
+def test_gated_norm_gives_what_the_reference_gives(
+    count: int, heads: int, size: int, dtype: torch.dtype, selected: bool, device: torch.device
+) -> None:
+    """Of all rows or of some, beside a gate that is part of a larger product."""
+    rng = torch.Generator().manual_seed(size)
+    x = torch.randn(count, heads, size, generator=rng).to(dtype)
+    rows = torch.tensor([count - 1, 2, 2, 0]) if selected else None
+    gate = torch.randn(4 if selected else count, heads * size + 6, generator=rng).to(dtype)
+    weight = torch.rand(size, generator=rng) * 2
+
+    def parts(device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        part = gate.to(device)[:, : heads * size].unflatten(1, (heads, size))
+        return x.to(device), part, weight.to(device)
+
+    wanted = gated_rms_norm_reference(*(part.double() for part in parts("cpu")), EPS, rows)
+    out = gated_rms_norm_triton(*parts(device), EPS, None if rows is None else rows.to(device))
+    assert out.dtype == dtype
+    assert relative_error(out, wanted) < TOLERANCE[dtype]
