@@ -105,21 +105,18 @@ def trunk_of(stream: Stream, rng: np.random.Generator) -> Trunk:
     return Trunk(rng.integers(0, 9000, length), branches, pages, stream.history, state, saves)
 
 
-def products(model: Decoder, rows: int, reads: int) -> Callable[[], None]:
-    """The matrix products of a pass and nothing else."""
-    hidden = model.embedding.shape[1]
-    x = torch.randn(rows, hidden, device="cuda", dtype=model.dtype)
+def products(model: Decoder, rows: int) -> Callable[[], None]:
+    """The matrix products of a pass over all rows, and nothing else."""
+    weights = []
+    for layer in model.layers:
+        inputs = layer.mixer.qkv if isinstance(layer.mixer, Attention) else layer.mixer.inputs
+        weights += [inputs, layer.mixer.out, layer.mlp.gate_up, layer.mlp.down]
+    widths = {weight.shape[1] for weight in weights}
+    x = {n: torch.randn(rows, n, device="cuda", dtype=model.dtype) for n in widths}
 
     def run() -> None:
-        for index, layer in enumerate(model.layers):
-            last = index == len(model.layers) - 1
-            mixer = layer.mixer
-            F.linear(x, mixer.qkv if isinstance(mixer, Attention) else mixer.inputs)
-            n = reads if last else rows
-            out = torch.empty(n, mixer.out.shape[1], device="cuda", dtype=model.dtype)
-            F.linear(out, mixer.out)
-            gate_up = F.linear(x[:n], layer.mlp.gate_up)
-            F.linear(gate_up[:, : layer.mlp.down.shape[1]], layer.mlp.down)
+        for weight in weights:
+            F.linear(x[weight.shape[1]], weight)
 
     return run
 
@@ -165,13 +162,13 @@ def measure(model: Decoder, storage: Storage, stream: Stream) -> dict[str, Any]:
     rows = tile_rows(layout.heads // layout.kv_heads, layout.head_dim, model.dtype)
     need = capacity_for([trunk])
     capacity = Capacity(
-        tokens=-(-need.tokens // 64) * 64, pages=need.pages, slots=4, branches=max(8, need.branches),
-        labels=need.labels + 8, saves=4,
+        tokens=-(-need.tokens // 64) * 64, pages=need.pages, slots=4,
+        branches=max(8, need.branches), labels=need.labels + 8, saves=4,
     )  # fmt: skip
     executor = GraphExecutor(model, storage, rows, [capacity])
     executor([trunk])
     graph = executor._graphs[capacity].graph
-    floor = capture(products(model, stream.rows, len(stream.questions)))
+    floor = capture(products(model, stream.rows))
     took, bare = replay_ms(graph), replay_ms(floor)
     return {
         "rows": stream.rows, "pass_ms": took, "floor_ms": bare, "ratio": took / bare,

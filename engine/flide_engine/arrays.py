@@ -101,7 +101,7 @@ class Capacity:
 
     def works(self, tile_rows: int) -> dict[str, int]:
         """Programs that fork attention takes at most, a tile times its splits, by queries."""
-        splits = max(1, min(MAX_SPLITS, self.pages * GRID // SPLIT))
+        splits = max(1, min(MAX_SPLITS, -(-self.pages * GRID // SPLIT)))
         every = self.tokens // tile_rows + self.slots + self.branches
         return {"every": every * splits, "read": self.branches * splits}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from flide_engine.pack import Trunk, pack
 from flide_engine.storage import Layout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from flide_engine.round import Round
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
@@ -69,16 +71,16 @@ def make_round(
         tile_rows: of fork attention.
     """
     rng = np.random.default_rng(0)
-    pages = rng.permutation(num_pages(slots)).tolist()
+    free = rng.permutation(num_pages(slots)).tolist()
     states = iter(range(NUM_STATES))
     trunks = []
     for slot in slots:
-        forks = [branch if isinstance(branch, tuple) else (branch, None) for branch in slot.branches]
+        forks = [b if isinstance(b, tuple) else (b, None) for b in slot.branches]
         trunks.append(
             Trunk(
                 rng.integers(0, 9, slot.length),
                 [Branch(rng.integers(0, 9, n), NO_LABELS, fork) for n, fork in forks],
-                [pages.pop() for _ in range(-(-slot.length // GRID))],
+                [free.pop() for _ in range(-(-slot.length // GRID))],
                 slot.start,
                 next(states) if slot.start else -1,
                 {place: next(states) for place in slot.saves},
@@ -90,7 +92,9 @@ def make_round(
     rows = sum(trunk.tail + sum(len(b.token_ids) for b in trunk.branches) for trunk in trunks)
     branches = sum(len(trunk.branches) for trunk in trunks)
     saves = sum(len(trunk.saves) for trunk in trunks)
-    capacity = Capacity(rows + 37, 9 if rows < 1000 else 300, len(trunks) + 2, branches + 1, branches + 3, saves + 1)
+    pages = max(len(trunk.pages) for trunk in trunks) + 16
+    slots_room, labels = len(trunks) + 2, branches + 3
+    capacity = Capacity(rows + 37, pages, slots_room, branches + 1, labels, saves + 1)
     arrays = StagedArrays(capacity, conv_width, tile_rows, device)
     rnd = pack(trunks, layout, NUM_STATES, arrays)
     arrays.copy()
@@ -100,6 +104,11 @@ def make_round(
 def num_pages(slots: tuple[Slot, ...]) -> int:
     """Pages a round needs, and one that nobody uses."""
     return sum(-(-slot.length // GRID) for slot in slots) + 1
+
+
+def call(operation: Callable[..., Any], operands: Iterable[torch.Tensor], *rest: Any) -> Any:
+    """An operation on tensors that were all moved or widened in the same way, and the rest."""
+    return operation(*operands, *rest)
 
 
 def relative_error(out: torch.Tensor, wanted: torch.Tensor) -> float:

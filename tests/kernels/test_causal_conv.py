@@ -15,6 +15,7 @@ from tests.kernels.rounds import (
     NUM_STATES,
     TOLERANCE,
     Slot,
+    call,
     make_round,
     relative_error,
 )
@@ -44,7 +45,7 @@ def check(
     rng = torch.Generator().manual_seed(count)
     # Both inputs are parts of one product, as in a layer.
     both = torch.randn(count, channels + 2 * value_heads, generator=rng).to(dtype)
-    mixed, gates = both.split([channels, 2 * value_heads], dim=1)
+    mixed, gates = both[:, :channels], both[:, channels:]
     weight = torch.randn(channels, width, generator=rng).to(dtype)
     log_decay, dt_bias = torch.rand(2, value_heads, generator=rng) * 4 - 2
     windows = torch.full((NUM_STATES, width - 1, channels), float("nan"), dtype=dtype)
@@ -60,13 +61,20 @@ def check(
     assert relative_error(out[:used], wanted) < TOLERANCE[dtype]
     assert torch.equal(ours.cpu().double().nan_to_num(7), truth.nan_to_num(7))
 
-    operands = (gates, weight, log_decay, dt_bias)
-    wide = (operand.double() for operand in (gates[:used], *operands[1:]))
-    dims = (key_dim, value_dim)
-    fused = conv_gates_reference(mixed[:used].double(), *wide, windows.double(), host.conv, *dims)
+    operands = (weight, log_decay, dt_bias)
+    doubles = (operand.double() for operand in (mixed[:used], gates[:used], *operands))
+    rest = (host.conv, key_dim, value_dim)
+    fused = call(conv_gates_reference, doubles, windows.double(), *rest)
     ours = windows.to(device)
-    outs = conv_gates_triton(
-        both.to(device)[:, :channels], *(x.to(device) for x in operands), ours, rnd.conv, *dims
+    placed = (operand.to(device) for operand in operands)
+    part = both.to(device)
+    outs = call(
+        conv_gates_triton,
+        (part[:, :channels], part[:, channels:], *placed),
+        ours,
+        rnd.conv,
+        key_dim,
+        value_dim,
     )
     for result, truth_part in zip(outs, fused, strict=True):
         assert relative_error(result[:used], truth_part) < TOLERANCE[dtype]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 import torch
@@ -11,16 +13,19 @@ from flide_engine.kernels.fork_attention import tiles as tiles_module
 from flide_engine.kernels.fork_attention.reference import fork_attention_reference
 from flide_engine.kernels.fork_attention.tiles import plan_tiles, tile_capacity
 from flide_engine.kernels.fork_attention.triton_kernel import fork_attention_triton, tile_rows
-from flide_engine.round import Queries, Round
 from tests.kernels.rounds import (
     BIG,
     LAYOUTS,
     TOLERANCE,
     Slot,
+    call,
     make_round,
     num_pages,
     relative_error,
 )
+
+if TYPE_CHECKING:
+    from flide_engine.round import Round
 
 NAN = float("nan")
 CPU = torch.device("cpu")
@@ -50,8 +55,9 @@ def check(
         wide = torch.randn(len(queries.trunk_len), heads, 2 * dim, generator=rng).to(dtype)
         query, gate = wide.chunk(2, dim=-1)
         operands = [query, key, value, key_pages, value_pages]
-        out = fork_attention_triton(
-            *(operand.to(device) for operand in operands),
+        out = call(
+            fork_attention_triton,
+            (operand.to(device) for operand in operands),
             rnd,
             queries,
             dim**-0.5,
@@ -60,10 +66,14 @@ def check(
         )
         used = len(wanted_queries.trunk_len)
         operands[0] = query[:used]
-        doubles = (operand.double() for operand in operands)
-        wanted = fork_attention_reference(*doubles, host, wanted_queries, dim**-0.5)
-        if gated:
-            wanted *= torch.sigmoid(gate[:used].double())
+        wanted = call(
+            fork_attention_reference,
+            (operand.double() for operand in operands),
+            host,
+            wanted_queries,
+            dim**-0.5,
+            gate[:used].double() if gated else None,
+        )
         assert out.dtype == dtype
         assert relative_error(out[:used], wanted) < TOLERANCE[dtype]
 
@@ -100,7 +110,7 @@ def test_every_shape_gives_what_the_reference_gives(
 def test_splits_give_what_the_reference_gives(
     dtype: torch.dtype, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With splits of 128 keys, doubled past three: a resumed trunk, branches at its end and off it."""
+    """With splits of 128 keys, doubled past three: a resumed trunk, branches here and there."""
     monkeypatch.setattr(tiles_module, "SPLIT", 128)
     monkeypatch.setattr(tiles_module, "MAX_SPLITS", 3)
     slots = (Slot(450, (3, (20, 128), (9, 384)), start=384), Slot(140, (66,), start=64))
@@ -137,9 +147,7 @@ def test_tables_fit_their_capacity(layout: str) -> None:
     slots = LAYOUTS.get(layout) or BIG[layout]
     rnd = make_round(slots, CPU)
     tiles = plan_tiles(rnd.every.spans, len(slots), 16)
-    room = tile_capacity(
-        len(rnd.token_ids), len(rnd.segments.start), rnd.page_table.shape[1], 16
-    )
+    room = tile_capacity(len(rnd.token_ids), len(rnd.segments.start), rnd.page_table.shape[1], 16)
     assert tiles.num_partials <= len(tiles.work) <= room[0]
     assert len(tiles.joins) <= room[1]
 

@@ -13,6 +13,7 @@ from tests.kernels.rounds import (
     NUM_STATES,
     TOLERANCE,
     Slot,
+    call,
     make_round,
     relative_error,
 )
@@ -53,8 +54,8 @@ def check(
 
     query, key = unit() * key_dim**-0.5, unit()
     # Values are a part of one product, as in a layer.
-    value = torch.randn(count, value_heads, value_dim + 3, generator=rng).to(dtype).flatten(1)
-    value = value[:, : value_heads * value_dim].unflatten(1, (value_heads, value_dim))
+    product = torch.randn(count, value_heads + 1, value_dim, generator=rng).to(dtype)
+    value = product[:, :value_heads]
     decay = -torch.rand(count, value_heads, generator=rng) * (3.0 if alike == 0 else 0.01)
     beta = torch.rand(count, value_heads, generator=rng)
     if alike:
@@ -65,9 +66,10 @@ def check(
             states[state] = torch.randn(value_heads, key_dim, value_dim, generator=rng)
     operands = (query, key, value, decay, beta)
     ours = states.to(device)
-    out = gated_delta_rule_triton(*(x.to(device) for x in operands), ours, rnd.segments)
+    out = call(gated_delta_rule_triton, (x.to(device) for x in operands), ours, rnd.segments)
     truth = states.double()
-    wanted = gated_delta_rule_reference(*(x[:used].double() for x in operands), truth, host.segments)
+    doubles = (x[:used].double() for x in operands)
+    wanted = call(gated_delta_rule_reference, doubles, truth, host.segments)
     assert out.dtype == dtype
     assert relative_error(out[:used], wanted) < TOLERANCE[dtype]
     written = truth.isfinite()

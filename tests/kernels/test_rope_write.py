@@ -13,6 +13,7 @@ from tests.kernels.rounds import (
     LAYOUTS,
     TOLERANCE,
     Slot,
+    call,
     make_round,
     num_pages,
     relative_error,
@@ -46,9 +47,9 @@ def check(
         query = torch.randn(rows, heads, 2 * dim, generator=rng).to(dtype)[..., :dim]
         pages = torch.full((2, num_pages(slots) * GRID, kv_heads, dim), float("nan"), dtype=dtype)
         truth = pages.double()
-        wanted = rope_write_reference(
-            query[: len(host_queries.trunk_len)].double(),
-            *kv[:used].double().chunk(2, dim=1),
+        wanted = call(
+            rope_write_reference,
+            (query[: len(host_queries.trunk_len)].double(), *kv[:used].double().chunk(2, dim=1)),
             (rotation[0][:used].double(), rotation[1][:used].double()),
             *truth,
             host.slot_mapping,
@@ -56,9 +57,9 @@ def check(
             *wide_norms,
         )
         ours = pages.to(device)
-        outs = rope_write_triton(
-            query.to(device),
-            *kv.to(device).chunk(2, dim=1),
+        outs = call(
+            rope_write_triton,
+            (query.to(device), *kv.to(device).chunk(2, dim=1)),
             (rotation[0].to(device), rotation[1].to(device)),
             *ours,
             rnd.slot_mapping,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 import triton
 import triton.language as tl
 
 if TYPE_CHECKING:
+    import torch
+
     from flide_engine.round import ConvSources
 
 ROWS, CHANNELS, WARPS = 32, 128, 4

@@ -122,4 +122,3 @@ def _ramps(counts: Ints) -> Ints:
     ends = np.cumsum(counts)
     ramps: Ints = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
     return ramps
-

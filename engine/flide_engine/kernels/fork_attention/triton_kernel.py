@@ -1,7 +1,7 @@
-"""Fork attention in Triton: a program attends a tile's rows to one split; a second one joins them.
+"""Fork attention in Triton: a program attends a tile's rows to one split; a second joins splits.
 
-Letters: Q query rows, T stream rows, H query heads, HKV key heads, G = H / HKV, D head size; BM rows
-times G, BN keys of a step. Scores are in powers of two.
+Letters: Q query rows, T stream rows, H query heads, HKV key heads, G = H / HKV, D head size; BM
+rows times G, BN keys of a step. Scores are in powers of two.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def fork_attention_triton(
         *query.stride()[:2], *key.stride()[:2], *value.stride()[:2], *gated.stride()[:2],
         rnd.page_table.stride(0), scale * math.log2(math.e),
         **shape, BN=config.keys, PAGE=GRID, PRECISION=PRECISION[query.element_size()],
-        num_warps=config.warps, num_stages=config.stages,
+        num_warps=config.warps if BM > 64 else 4, num_stages=config.stages,
     )  # fmt: skip
     if len(tiles.joins):
         join_kernel[(len(tiles.joins) * HKV, BM // 16)](

@@ -1,8 +1,9 @@
 """The Triton kernels of the gated delta rule.
 
-Letters: T rows, HK and HV heads, K and V sizes of a state; BT rows of a chunk, BK and BV blocks of a
-state; g the decay summed from the start of a chunk, in powers of two. Within a chunk the written rows
-solve `(I + A) written = beta (v - 2^g k h)` with `A[i, j] = beta_i 2^(g_i - g_j) k_i k_j`, j < i.
+Letters: T rows, HK and HV heads, K and V sizes of a state; BT rows of a chunk, BK and BV blocks of
+a state; g the decay summed from the start of a chunk, in powers of two. Within a chunk the written
+rows solve `(I + A) written = beta (v - 2^g k h)` with `A[i, j] = beta_i 2^(g_i - g_j) k_i k_j` for
+j < i.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def rope_write(
     Args:
         query: `[Q, H, D]`.
         key, value: `[T, HKV, D]` of the whole stream.
-        rotation: cosines and sines `[T, 1, rotary_dim / 2]`; the leading rotary_dim of a head turns,
-            the first half of it with the second.
+        rotation: cosines and sines `[T, 1, rotary_dim / 2]`; the leading rotary_dim of a head
+            turns, the first half of it with the second.
         key_pages, value_pages: `[places, HKV, D]`.
         slot_mapping: `[T]` the place a row is written to, or -1 for a branch row; trunks first.
         rows: `[Q]` the stream rows of the queries, or None for all in order.

@@ -1,7 +1,7 @@
 """Norms, rotary positions and page writes in Triton: one program a block of rows and a head.
 
-Letters: T rows, Q query rows, H query heads, HKV key heads, D head size, R half of what turns; BT rows
-of a program. A head is held in three parts: both halves of what turns, and the rest.
+Letters: T rows, Q query rows, H query heads, HKV key heads, D head size, R half of what turns; BT
+rows of a program. A head is held in three parts: both halves of what turns, and the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import triton.language as tl
 if TYPE_CHECKING:
     import torch
 
-ROWS, WARPS = 16, 4
+ROWS, WARPS = 8, 4
 
 
 def rope_write_triton(
