@@ -21,7 +21,7 @@ def demo(**environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "COLUMNS": "100", **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
 
 

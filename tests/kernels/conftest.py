@@ -1,38 +1,20 @@
-"""Triton without a GPU runs in its interpreter; and memory starts as NaN."""
+"""For kernel tests memory starts as NaN."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from tests.kernels.interpreter import mend
-
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-CUDA = torch.cuda.is_available()
-if not CUDA:
-    # Before any kernel is imported: the decorator decides there and then.
-    os.environ["TRITON_INTERPRET"] = "1"
-    mend()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what needs a GPU where there is none."""
-    if CUDA:
-        return
-    needs = [item for item in items if item.get_closest_marker("gpu")]
-    config.hook.pytest_deselected(items=needs)
-    items[:] = [item for item in items if item not in needs]
 
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     """Where the kernels run."""
-    return torch.device("cuda" if CUDA else "cpu")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.fixture(autouse=True)

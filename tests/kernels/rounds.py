@@ -47,7 +47,7 @@ LAYOUTS: dict[str, tuple[Slot, ...]] = {
 BIG: dict[str, tuple[Slot, ...]] = {
     "one-question": (Slot(350, (60,)),),
     "many-questions": (Slot(350, tuple(range(30, 77)), saves=(320,)),),
-    "long": (Slot(6001, (115,) * 18, saves=(5952,)),),
+    "long": (Slot(2501, (115,) * 18, saves=(2432,)),),
     "step": (Slot(13220, (60, 61, 62, (70, 13184)), start=12992, saves=(13184,)),),
 }
 """For the GPU."""

@@ -36,7 +36,7 @@ WIDE = {
     (256, 2): Config(128, 64, 8, 2),
     (64, 4): Config(64, 32, 4, 2),
     (128, 4): Config(64, 32, 4, 2),
-    (256, 4): Config(64, 32, 8, 1),
+    (256, 4): Config(32, 32, 4, 1),
 }
 # Tiles of fewer than 64 rows, as those of one query row.
 NARROW = {2: Config(16, 64, 4, 2), 4: Config(16, 32, 4, 1)}
