@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -133,16 +134,18 @@ class Engine:
             raise ModelLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}.")
         if device not in (None, "cpu"):
             raise ModelLoadError(f"device {device!r} is not supported yet; use 'cpu'.")
-        directory = resolve(model)
+
+        def report(stage: str) -> Callable[[int, int], None]:
+            return partial(progress, stage) if progress else lambda done, total: None
+
+        directory = resolve(model, progress=report("converting, once"))
         config = read_config(directory)
         tokenizer = load_tokenizer(directory)
-
-        def loading(done: int, total: int) -> None:
-            if progress is not None:
-                progress("weights", done, total)
-
         with WeightReader(
-            directory, device=torch.device("cpu"), dtype=DTYPES[dtype], progress=loading
+            directory,
+            device=torch.device("cpu"),
+            dtype=DTYPES[dtype],
+            progress=report("weights"),
         ) as weights:
             decoder = load_model(config, weights)
         return cls(

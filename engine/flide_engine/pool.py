@@ -1,113 +1,19 @@
-"""Who holds which page and state: the tree of checkpoints on the device.
+"""Who holds which page and state: the tree of checkpoints on the device, under one byte budget.
 
-A block is one full page of `GRID` tokens, named by a digest chained over its tenant and all tokens
-before it; so histories with a common opening share their blocks by construction. A model without
-recurrent layers resumes at any block; one with them resumes at blocks that hold a state.
+A model without recurrent layers resumes at any block; one with them at blocks that hold a state.
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from flide_engine.core import GRID, Request, Tokens
+from flide_engine.blocks import NO_STATE, Block, Lease, PoolUse, block_digests, is_block, path
+from flide_engine.core import GRID, Request
 from flide_engine.errors import RequestTooLarge
 from flide_engine.marks import MAX_STATES, choose_marks, superseded
-from flide_engine.round import ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-NO_STATE = -1
-
-
-@dataclass(slots=True, eq=False)
-class Block:
-    """One full page of a history.
-
-    Attributes:
-        digest: chained over the tenant and all tokens up to its end.
-        tenant: whose it is.
-        tokens: `[GRID]`; these, tenant and parent are compared on every match.
-        parent: the block before it; None for the first.
-        page: where its keys and values lie.
-        end: tokens from the start of the history to its end.
-        state: the state slot at its end, or `NO_STATE`.
-        children: blocks that go on from it.
-        pins: leases that resume from it.
-        used: when it was last resumed from or left.
-    """
-
-    digest: bytes
-    tenant: str
-    tokens: Tokens
-    parent: Block | None
-    page: int
-    end: int
-    state: int = NO_STATE
-    children: int = 0
-    pins: int = 0
-    used: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Lease:
-    """What one request may use during its round; ends in `commit` or `release`.
-
-    Attributes:
-        request: whose it is.
-        start: the grid point it resumes from.
-        base: the block that ends there, pinned; None when fresh.
-        pages: of the whole trunk; those from `start` on are its own.
-        saves: {grid point: state slot} its own.
-        last_mark: the grid point up to which its blocks are worth keeping.
-        digests: of every full block of the trunk.
-    """
-
-    request: Request
-    start: int
-    base: Block | None
-    pages: list[int]
-    saves: dict[int, int]
-    last_mark: int
-    digests: list[bytes]
-
-    @property
-    def state_in(self) -> int:
-        """The state to go on from."""
-        return ZERO if self.base is None or self.base.state == NO_STATE else self.base.state
-
-    @property
-    def own_pages(self) -> list[int]:
-        """Pages that nobody else holds."""
-        return self.pages[self.start // GRID :]
-
-
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """What the pool holds, in bytes and counts."""
-
-    used_bytes: int
-    budget_bytes: int
-    pages: int
-    states: int
-    blocks: int
-    pins: int
-
-
-def block_digests(tenant: str, tokens: Tokens, count: int) -> list[bytes]:
-    """The chained digests of the first `count` blocks, 256 bits each, keyed by the tenant."""
-    raw = np.ascontiguousarray(tokens[: count * GRID], dtype="<i8").tobytes()
-    size = GRID * 8
-    digest = hashlib.blake2b(tenant.encode(), digest_size=32, person=b"flide-tenant").digest()
-    digests = []
-    for start in range(0, len(raw), size):
-        digest = hashlib.blake2b(raw[start : start + size], key=digest, digest_size=32).digest()
-        digests.append(digest)
-    return digests
+    from collections.abc import Callable
 
 
 class Pool:
@@ -115,8 +21,8 @@ class Pool:
 
     Args:
         num_pages, num_states: how many the storage has.
-        page_bytes, state_bytes: what one weighs; a model without recurrent layers has state_bytes
-        0. budget_bytes: what pages and states in use may weigh together.
+        page_bytes, state_bytes: what one weighs; without recurrent layers state_bytes is 0.
+        budget_bytes: what pages and states in use may weigh together.
         cost: relative seconds to compute the tokens between two positions of a history.
     """
 
@@ -247,7 +153,7 @@ class Pool:
         for index, digest in enumerate(digests):
             parent = matched[-1] if matched else None
             block = self._blocks.get(digest)
-            if block is None or not _is_block(block, request, index, parent):
+            if block is None or not is_block(block, request, index, parent):
                 break
             matched.append(block)
         return matched
@@ -257,7 +163,7 @@ class Pool:
         request, digest, page = lease.request, lease.digests[index], lease.pages[index]
         known = self._blocks.get(digest)
         if known is not None:
-            if not _is_block(known, request, index, parent):
+            if not is_block(known, request, index, parent):
                 return None
             self._free_pages.append(page)
             return known
@@ -300,7 +206,7 @@ class Pool:
         nbytes = own * self.page_bytes
         if own <= len(self._free_pages) and self._used_bytes() + nbytes <= self.budget_bytes:
             return True
-        pages = {block.page for block in self._path(base)}
+        pages = {block.page for block in path(base)}
         states = {NO_STATE if base is None else base.state}
         for lease in self._leases:
             pages.update(lease.pages)
@@ -361,16 +267,10 @@ class Pool:
 
     def _worth(self, block: Block) -> float:
         """Seconds of recompute that a byte of the block saves, less the older it is."""
-        before = self._resume_point_before(block)
+        before = next((b.end for b in path(block.parent) if self._usable(b)), 0)
         pages = 0 if block.children else (block.end - before) // GRID
         nbytes = pages * self.page_bytes + (block.state != NO_STATE) * self.state_bytes
         return self.cost(before, block.end) / nbytes / (1 + self._clock - block.used)
-
-    def _resume_point_before(self, block: Block) -> int:
-        above = block.parent
-        while above is not None and not self._usable(above):
-            above = above.parent
-        return above.end if above else 0
 
     def _drop(self, block: Block) -> None:
         """Drop a state, and with a leaf every page that then serves no state."""
@@ -400,25 +300,10 @@ class Pool:
 
     def _thin(self, block: Block) -> None:
         """Keep few states on the way to a new checkpoint, no two further apart than a doubling."""
-        path = [b for b in self._path(block) if b.state != NO_STATE]
-        forks = {b.end for b in path if b.children > 1}
-        pinned = {b.end for b in path if b.pins}
-        drop = superseded([b.end for b in path], forks=forks, limit=MAX_STATES) - pinned
-        for b in path:
+        kept = [b for b in path(block) if b.state != NO_STATE]
+        forks = {b.end for b in kept if b.children > 1}
+        pinned = {b.end for b in kept if b.pins}
+        drop = superseded([b.end for b in kept], forks=forks, limit=MAX_STATES) - pinned
+        for b in kept:
             if b.end in drop:
                 self._drop(b)
-
-    def _path(self, block: Block | None) -> Iterator[Block]:
-        while block is not None:
-            above = block.parent
-            yield block
-            block = above
-
-
-def _is_block(block: Block, request: Request, index: int, parent: Block | None) -> bool:
-    """Whether a block is the request's: equal in itself, and so is all before it."""
-    return (
-        block.tenant == request.tenant
-        and block.parent is parent
-        and np.array_equal(block.tokens, request.trunk[index * GRID : (index + 1) * GRID])
-    )

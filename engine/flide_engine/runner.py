@@ -17,9 +17,10 @@ from flide_engine.pack import Trunk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flide_engine.blocks import Lease
     from flide_engine.executors import Executor
     from flide_engine.models import Decoder
-    from flide_engine.pool import Lease, Pool
+    from flide_engine.pool import Pool
     from flide_engine.storage import Storage
 
 

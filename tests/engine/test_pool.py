@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from flide_engine import pool as pool_module
+from flide_engine.blocks import Lease, block_digests
 from flide_engine.core import GRID, Branch, Request, Tokens
 from flide_engine.errors import InvalidRequest, RequestTooLarge
 from flide_engine.marks import MARGIN, MAX_STATES
-from flide_engine.pool import Lease, Pool, block_digests
+from flide_engine.pool import Pool
 from flide_engine.round import ZERO
 
 if TYPE_CHECKING:

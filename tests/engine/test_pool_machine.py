@@ -18,13 +18,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from flide_engine.blocks import NO_STATE, block_digests
 from flide_engine.core import GRID, Branch, Request, Tokens
 from flide_engine.errors import RequestTooLarge
-from flide_engine.pool import NO_STATE, Pool, block_digests
+from flide_engine.pool import Pool
 from flide_engine.round import ZERO
 
 if TYPE_CHECKING:
-    from flide_engine.pool import Block, Lease
+    from flide_engine.blocks import Block, Lease
 
 TENANTS = ("", "other")
 PAGE_BYTES = 7
