@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from flide_engine.errors import InvalidRequest, ModelLoadError
+from flide_engine.backend import choose_device, make_backend
+from flide_engine.errors import InvalidRequest
 from flide_engine.formats import Answer, Formatter, Question, Text, answer, parse_question
 from flide_engine.hub import load_tokenizer, read_config, resolve
 from flide_engine.models import Decoder, load_model
-from flide_engine.pool import Pool
 from flide_engine.runner import Runner
-from flide_engine.storage import Storage
 from flide_engine.weights import WeightReader
 
 if TYPE_CHECKING:
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
-
-DEFAULT_POOL_BYTES = 2 * 1024**3
 DEFAULT_ROUND_TOKENS = 8192
 
 
@@ -83,8 +77,11 @@ class Engine:
     """Answers typed questions about a state, every one as if it were asked alone.
 
         engine = Engine.from_pretrained("smollm2")
-        result = engine.decide("The build is red.", {"ok": {"type": "noul", "instructions": "Is
-        it?"}}) result.answers["ok"].noul
+        questions = {"ok": {"type": "noul", "instructions": "Is it green?"}}
+        result = engine.decide("The build is red.", questions)
+        result.answers["ok"].noul
+
+    A question is a System One mapping, or any object with its fields.
 
     Safe to call from several threads; one round runs at a time.
     """
@@ -95,15 +92,16 @@ class Engine:
         tokenizer: PreTrainedTokenizerBase,
         *,
         model_name: str,
-        pool_bytes: int = DEFAULT_POOL_BYTES,
+        pool_bytes: int | None = None,
         max_round_tokens: int = DEFAULT_ROUND_TOKENS,
     ) -> None:
         self.model_name = model_name
         self.model = model
         self.tokenizer = tokenizer
         self._formatter = Formatter(tokenizer)
-        self.storage, self.pool = _make_pool(model, pool_bytes)
-        self._runner = Runner(model, self.storage, self.pool, max_round_tokens)
+        backend = make_backend(model, pool_bytes, max_round_tokens)
+        self.storage, self.pool = backend.storage, backend.pool
+        self._runner = Runner(model, self.storage, self.pool, max_round_tokens, backend.execute)
         self._lock = threading.Lock()
 
     @classmethod
@@ -112,8 +110,8 @@ class Engine:
         model: str | Path,
         *,
         device: str | None = None,
-        dtype: str = "float32",
-        pool_bytes: int = DEFAULT_POOL_BYTES,
+        dtype: str | None = None,
+        pool_bytes: int | None = None,
         max_round_tokens: int = DEFAULT_ROUND_TOKENS,
         progress: Progress | None = None,
     ) -> Engine:
@@ -121,19 +119,18 @@ class Engine:
 
         Args:
             model: a local directory, "smollm2" (the embedded one), or a hub id.
-            device: "cpu".
-            dtype: of products: "float32", "float64" or "bfloat16". Files of half precision are
-            widened. pool_bytes: what checkpoints may weigh.
+            device: "cpu" or "cuda"; by default the CPU.
+            dtype: of products: "float32", "float64" (CPU only) or "bfloat16"; by default float32 on
+                a CPU and bfloat16 on a GPU. Files of half precision are widened.
+            pool_bytes: what checkpoints may weigh; by default 2 GiB on a CPU, and most of the free
+                memory of a GPU.
             max_round_tokens: rows computed together at most; a larger request runs alone.
             progress: called as (stage, done, total).
 
         Raises:
             ModelLoadError: one sentence on what is wrong and what to do.
         """
-        if dtype not in DTYPES:
-            raise ModelLoadError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}.")
-        if device not in (None, "cpu"):
-            raise ModelLoadError(f"device {device!r} is not supported yet; use 'cpu'.")
+        where, products = choose_device(device, dtype)
 
         def report(stage: str) -> Callable[[int, int], None]:
             return partial(progress, stage) if progress else lambda done, total: None
@@ -143,8 +140,8 @@ class Engine:
         tokenizer = load_tokenizer(directory)
         with WeightReader(
             directory,
-            device=torch.device("cpu"),
-            dtype=DTYPES[dtype],
+            device=where,
+            dtype=products,
             progress=report("weights"),
         ) as weights:
             decoder = load_model(config, weights)
@@ -240,28 +237,3 @@ def _parse(questions: Mapping[str, Any]) -> dict[str, Question]:
             'such as {"done": {"type": "noul", "instructions": "Is the task done?"}}.'
         )
     return {name: parse_question(value, f"questions.{name}") for name, value in questions.items()}
-
-
-def _make_pool(model: Decoder, pool_bytes: int) -> tuple[Storage, Pool]:
-    """Storage for `pool_bytes`, and the pool over it.
-
-    On a CPU memory that was never written costs nothing, so pages and states may each have room for
-    the whole budget and the pool holds their sum below it.
-    """
-    page_bytes = model.layout.page_bytes(model.dtype)
-    state_bytes = model.layout.state_bytes(model.dtype)
-    storage = Storage(
-        model.layout,
-        num_pages=pool_bytes // page_bytes,
-        num_states=pool_bytes // state_bytes if state_bytes else 0,
-        dtype=model.dtype,
-        device=model.embedding.device,
-    )
-    return storage, Pool(
-        num_pages=storage.num_pages,
-        num_states=storage.num_states,
-        page_bytes=page_bytes,
-        state_bytes=state_bytes,
-        budget_bytes=pool_bytes,
-        cost=model.cost,
-    )

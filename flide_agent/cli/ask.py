@@ -52,12 +52,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--questions", required=True, metavar="FILE", help="JSON: questions by id, or a request"
     )
-    parser.add_argument("--device", help="where to run, such as cpu (default: the engine's choice)")
+    parser.add_argument("--device", help="cpu or cuda; default: cpu")
     parser.add_argument(
         "--dtype",
         choices=("float32", "float64", "bfloat16"),
-        default="float32",
-        help="of products; default: %(default)s",
+        help="of products; default: float32 on a CPU, bfloat16 on a GPU",
     )
     parser.add_argument("--json", action="store_true", help="print System One JSON, not a table")
 

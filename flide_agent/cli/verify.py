@@ -63,12 +63,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="System One requests, one a line or as a JSON array; default: a few built-in ones",
     )
-    parser.add_argument("--device", help="where to run, such as cpu (default: the engine's choice)")
+    parser.add_argument("--device", help="cpu or cuda; default: cpu")
     parser.add_argument(
         "--dtype",
         choices=("float32", "float64", "bfloat16"),
-        default="float32",
-        help="of products; default: %(default)s",
+        help="of products; default: float32 on a CPU, bfloat16 on a GPU",
     )
     parser.add_argument(
         "--bound",

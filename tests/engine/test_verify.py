@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flide_engine import Ask, Engine, InvalidRequest
-from flide_engine.engine import DTYPES
+from flide_engine.backend import DTYPES
 from flide_engine.kernels.fork_attention import fork_attention
 from flide_engine.round import Queries, Round
 from flide_engine.verify import BOUNDS, Report, verify
