@@ -42,7 +42,7 @@ check: $(READY)  ## Lint, types, who imports whom, what the wheel holds
 	@echo "== check: wheel"
 	@rm -rf dist && $(BIN)/python -m build -q --wheel . && $(BIN)/check-wheel-contents dist
 
-bench: $(READY)  ## Measure speed beside transformers (about ten minutes)
+bench: $(READY)  ## Measure speed beside transformers (about a quarter of an hour)
 	@echo "== bench: interleaved repeats, minimum of each"
 	@$(BIN)/python -m benchmarks.cpu
 
