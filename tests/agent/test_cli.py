@@ -203,7 +203,8 @@ class TestFaults:
         self, questions: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Without the engine's packages the command says how to install them."""
-        monkeypatch.delitem(sys.modules, "flide_engine.engine", raising=False)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "flide_engine"]:
+            monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "torch", None)
         status = main(["ask", "--model", "m", "--state", "Hi!", "--questions", str(questions)])
 
