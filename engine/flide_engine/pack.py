@@ -30,8 +30,9 @@ class Trunk:
     Attributes:
         token_ids: `[P]` the whole trunk.
         branches: in the order their answers are wanted.
-        pages: the trunk's pages, P / GRID rounded up; those below `start` are shared, the rest its
-        own. start: the grid point it resumes from; 0 when fresh. start < P.
+        pages: the trunk's pages, P / GRID rounded up; those below `start` are shared, the rest are
+            its own.
+        start: the grid point it resumes from; 0 when fresh. start < P.
         state_in: the pool state at `start`, or `ZERO`.
         saves: {grid point: pool state} to leave on the way, each above `start`.
     """

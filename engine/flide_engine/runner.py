@@ -84,15 +84,15 @@ class Runner:
 
     def _check(self, request: Request) -> None:
         self.pool.check_fits(len(request.trunk))
+        lengths = [len(request.trunk)]
         for branch in request.branches:
-            length = (len(request.trunk) if branch.fork is None else branch.fork) + len(
-                branch.token_ids
+            fork = len(request.trunk) if branch.fork is None else branch.fork
+            lengths.append(fork + len(branch.token_ids))
+        if (length := max(lengths)) > self.model.max_positions:
+            raise RequestTooLarge(
+                f"state and question have {length} tokens, but the model reads "
+                f"{self.model.max_positions}: shorten one of them."
             )
-            if length > self.model.max_positions:
-                raise RequestTooLarge(
-                    f"state and question have {length} tokens, but the model reads "
-                    f"{self.model.max_positions}: shorten one of them."
-                )
 
     def _fill(self, waiting: deque[_Group]) -> tuple[list[_Group], list[Lease]]:
         """Lease groups off the queue until the round or the pool is full."""
