@@ -79,7 +79,7 @@ def run(args: argparse.Namespace, load_engine: LoadEngine | None = None) -> int:
             "questions": read_questions(args.questions),
         }
     )
-    response = _decide(request, args, load_engine or _installed_engine())
+    response = _decide(request, args, load_engine or installed_engine())
     if args.json:
         # JSON is UTF-8, whatever the terminal's encoding.
         sys.stdout.buffer.write(response.model_dump_json(indent=2).encode() + b"\n")
@@ -88,7 +88,12 @@ def run(args: argparse.Namespace, load_engine: LoadEngine | None = None) -> int:
     return 0
 
 
-def _installed_engine() -> LoadEngine:
+def installed_engine() -> LoadEngine:
+    """What loads a model, if the engine is installed.
+
+    Raises:
+        MissingExtra: it is not.
+    """
     try:
         from flide_engine.engine import Engine
     except ModuleNotFoundError as error:

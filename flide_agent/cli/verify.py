@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, load_engine: ask.LoadEngine | None = None) -> 
     """
     # The input is read first: a typing error should not cost the time that a model takes to load.
     requests = _requests(args.requests, args.model)
-    report = _verify(requests, args, load_engine or ask._installed_engine())
+    report = _verify(requests, args, load_engine or ask.installed_engine())
     if args.json:
         forms = [{**asdict(form), "ok": form.ok} for form in report.forms]
         print(json.dumps({**asdict(report), "forms": forms, "ok": report.ok}, indent=2))
