@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from flide_engine.core import GRID
-from flide_engine.kernels.fork_attention.tiles import MAX_SPLITS, SPLIT
+from flide_engine.kernels.fork_attention.tiles import tile_capacity
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -101,9 +101,10 @@ class Capacity:
 
     def works(self, tile_rows: int) -> dict[str, int]:
         """Programs that fork attention takes at most, a tile times its splits, by queries."""
-        splits = max(1, min(MAX_SPLITS, -(-self.pages * GRID // SPLIT)))
-        every = self.tokens // tile_rows + self.slots + self.branches
-        return {"every": every * splits, "read": self.branches * splits}
+        segments = self.slots + self.branches
+        every, _ = tile_capacity(self.tokens, segments, self.pages, tile_rows)
+        read, _ = tile_capacity(self.branches, self.branches, self.pages, 1)
+        return {"every": every, "read": read}
 
     def shapes(self, conv_width: int, tile_rows: int) -> dict[str, tuple[int, ...]]:
         """The shape of every array of a round."""

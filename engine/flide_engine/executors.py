@@ -76,10 +76,6 @@ class GraphExecutor:
             self._graphs[held] = _Graph(self, held)
         return self._graphs[held](trunks)
 
-    def capture(self, capacity: Capacity) -> None:
-        """Capture a graph before it is needed."""
-        self._graphs[capacity] = _Graph(self, capacity)
-
 
 class _Graph:
     """One captured pass, its staging buffer and its result."""

@@ -154,12 +154,12 @@ class Runner:
         return outcomes
 
     def _keys_finite(self, lease: Lease) -> bool:
-        """Whether the last keys written are finite, for a state that nobody asked about."""
+        """Whether the last layer's keys are, which stand for a state that nobody asked about."""
         if lease.request.branches or not self.storage.keys:
             return True
-        last = len(lease.request.trunk) - 1
-        place = lease.pages[last // GRID] * GRID + last % GRID
-        return bool(torch.isfinite(self.storage.keys[-1][place]).all())
+        keys = self.storage.keys[-1]
+        own = keys.view(-1, GRID, *keys.shape[1:])[lease.own_pages].flatten(0, 1)
+        return bool(torch.isfinite(own[: len(lease.request.trunk) - lease.start]).all())
 
 
 def _grouped(requests: Sequence[Request]) -> list[_Group]:

@@ -15,10 +15,20 @@ if TYPE_CHECKING:
 def causal_conv_reference(
     inputs: torch.Tensor, weight: torch.Tensor, windows: torch.Tensor, sources: ConvSources
 ) -> torch.Tensor:
-    """See `causal_conv`.
+    """Depthwise causal convolution of width W, then SiLU; saves the round's windows on the way.
 
     Nearly every row's predecessors are the rows before it, so the bulk is shifted sums; the first
     rows of every segment are then done again from their indices.
+
+    Args:
+        inputs: `[T, channels]`.
+        weight: `[channels, W]`, the last column for the row itself.
+        windows: `[num_states, W - 1, channels]` saved inputs, oldest first; `sources.save_states`
+            are written.
+        sources: which rows or saved inputs come before each row.
+
+    Returns:
+        `[T, channels]`.
     """
     width = weight.shape[1]
     out = inputs * weight[:, -1]

@@ -21,7 +21,7 @@ ROWS, CHANNELS, WARPS = 32, 128, 4
 def causal_conv_triton(
     inputs: torch.Tensor, weight: torch.Tensor, windows: torch.Tensor, sources: ConvSources
 ) -> torch.Tensor:
-    """See `causal_conv`; sums are in float32.
+    """See `causal_conv_reference`; sums are in float32.
 
     Args:
         inputs: `[T, CH]`, rows may lie apart.

@@ -25,12 +25,12 @@ def conv_gates(
     key_dim: int,
     value_dim: int,
 ) -> Operands:
-    """`causal_conv`, then the queries, keys, values, decays and write strengths of every head.
+    """Convolution and SiLU, then queries, keys, values, decays and write strengths of every head.
 
     Args:
         mixed: `[T, channels]`, queries, keys and values before the convolution.
         gates: `[T, 2 * value_heads]`, write strengths (b), then decays (a).
-        weight, windows, sources: see `causal_conv`.
+        weight, windows, sources: see `causal_conv_reference`.
         log_decay, dt_bias: `[value_heads]` in at least float32.
         key_dim, value_dim: of a head.
 
