@@ -2,8 +2,33 @@
 
 from importlib.metadata import version as _version
 
-from flide_agent.exceptions import FlideError, InvalidInput, MissingExtra
+from flide_agent.client import AsyncClient, AsyncSession, Client, Session
+from flide_agent.exceptions import (
+    ActionBlocked,
+    ActionNeedsReview,
+    ActionRefused,
+    EngineUnavailable,
+    FlideError,
+    InvalidInput,
+    KeyConflict,
+    MissingExtra,
+    SessionConflict,
+    SessionNotFound,
+    TimedOut,
+    TooLarge,
+)
 from flide_agent.parsing import parse_questions, parse_request
+from flide_agent.policy import (
+    AuditRecord,
+    AuditSink,
+    Decision,
+    JsonLines,
+    Policy,
+    Rule,
+    guarded,
+    parse_policy,
+)
+from flide_agent.session_types import Answers, SessionDescription, SessionInfo
 from flide_agent.types import (
     Answer,
     Choice,
@@ -26,26 +51,50 @@ from flide_agent.types import (
 __version__ = _version("flide-agent")
 
 __all__ = [
+    "ActionBlocked",
+    "ActionNeedsReview",
+    "ActionRefused",
     "Answer",
+    "Answers",
+    "AsyncClient",
+    "AsyncSession",
+    "AuditRecord",
+    "AuditSink",
     "Choice",
     "ChoiceAnswer",
+    "Client",
     "Content",
+    "Decision",
+    "EngineUnavailable",
     "FlideError",
     "InvalidInput",
+    "JsonLines",
+    "KeyConflict",
     "MissingExtra",
     "Noul",
     "NoulAnswer",
     "NoulCriteria",
+    "Policy",
     "Question",
     "Questions",
     "Reuse",
+    "Rule",
     "Score",
     "ScoreAnswer",
+    "Session",
+    "SessionConflict",
+    "SessionDescription",
+    "SessionInfo",
+    "SessionNotFound",
     "SystemOneRequest",
     "SystemOneResponse",
+    "TimedOut",
     "Timing",
+    "TooLarge",
     "Usage",
     "__version__",
+    "guarded",
+    "parse_policy",
     "parse_questions",
     "parse_request",
 ]

@@ -261,10 +261,34 @@ class Timing(_Wire):
 
 
 class SystemOneResponse(_Wire):
-    """An answer to every question. What System One does not define is named `x_`."""
+    """An answer to every question. What System One does not define is named `x_`.
+
+    Attributes:
+        request_id: what a server calls the request; it travels in a header, not in the body.
+    """
 
     model: str
     answers: dict[str, Answer]
     usage: Usage
     x_reuse: Reuse | None = None
     x_timing: Timing | None = None
+    request_id: Annotated[str, Field(exclude=True)] = ""
+
+    @property
+    def nouls(self) -> dict[str, NoulAnswer]:
+        """The answers to yes or no questions."""
+        return {key: a for key, a in self.answers.items() if isinstance(a, NoulAnswer)}
+
+    @property
+    def choices(self) -> dict[str, ChoiceAnswer]:
+        """The answers to choices."""
+        return {key: a for key, a in self.answers.items() if isinstance(a, ChoiceAnswer)}
+
+    @property
+    def scores(self) -> dict[str, ScoreAnswer]:
+        """The answers on a scale."""
+        return {key: a for key, a in self.answers.items() if isinstance(a, ScoreAnswer)}
+
+    def __getitem__(self, question: str) -> Answer:
+        """The answer to one question."""
+        return self.answers[question]

@@ -16,9 +16,11 @@ from flide_engine.core import GRID, Request, Tokens
 from flide_engine.round import ZERO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 NO_STATE = -1
+
+BLOCK_BYTES = GRID * 8
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +30,7 @@ class Block:
     Attributes:
         digest: chained over the tenant and all tokens up to its end.
         tenant: whose it is.
-        tokens: `[GRID]`; these, tenant and parent are compared on every match.
+        tokens: its `GRID` tokens; these, tenant and parent are compared on every match.
         parent: the block before it; None for the first.
         page: where its keys and values lie.
         end: tokens from the start of the history to its end.
@@ -40,7 +42,7 @@ class Block:
 
     digest: bytes
     tenant: str
-    tokens: Tokens
+    tokens: bytes
     parent: Block | None
     page: int
     end: int
@@ -48,6 +50,10 @@ class Block:
     children: int = 0
     pins: int = 0
     used: int = 0
+
+    def is_same(self, tenant: str, tokens: bytes, parent: Block | None) -> bool:
+        """Whether it is a history's block: equal in itself, and so is all before it."""
+        return self.parent is parent and self.tokens == tokens and self.tenant == tenant
 
 
 @dataclass(slots=True, eq=False)
@@ -95,25 +101,30 @@ class PoolUse:
     pins: int
 
 
-def block_digests(tenant: str, tokens: Tokens, count: int) -> list[bytes]:
-    """The chained digests of the first `count` blocks, 256 bits each, keyed by the tenant."""
-    raw = np.ascontiguousarray(tokens[: count * GRID], dtype="<i8").tobytes()
-    size = GRID * 8
-    digest = hashlib.blake2b(tenant.encode(), digest_size=32, person=b"flide-tenant").digest()
-    digests = []
-    for start in range(0, len(raw), size):
-        digest = hashlib.blake2b(raw[start : start + size], key=digest, digest_size=32).digest()
+def block_digests(
+    tenant: str, tokens: Tokens, count: int, known: Sequence[bytes] = ()
+) -> list[bytes]:
+    """The chained digests of the first `count` blocks, 256 bits each, keyed by the tenant.
+
+    Those that are `known`, from the first on, are taken over.
+    """
+    digests = list(known[:count])
+    raw = to_bytes(tokens[len(digests) * GRID : count * GRID])
+    digest = digests[-1] if digests else _root(tenant)
+    for start in range(0, len(raw), BLOCK_BYTES):
+        block = raw[start : start + BLOCK_BYTES]
+        digest = hashlib.blake2b(block, key=digest, digest_size=32).digest()
         digests.append(digest)
     return digests
 
 
-def is_block(block: Block, request: Request, index: int, parent: Block | None) -> bool:
-    """Whether a block is the request's: equal in itself, and so is all before it."""
-    return (
-        block.tenant == request.tenant
-        and block.parent is parent
-        and np.array_equal(block.tokens, request.trunk[index * GRID : (index + 1) * GRID])
-    )
+def to_bytes(tokens: Tokens) -> bytes:
+    """Tokens in the form in which blocks hold, hash and compare them."""
+    return np.ascontiguousarray(tokens, dtype="<i8").tobytes()
+
+
+def _root(tenant: str) -> bytes:
+    return hashlib.blake2b(tenant.encode(), digest_size=32, person=b"flide-tenant").digest()
 
 
 def path(block: Block | None) -> Iterator[Block]:

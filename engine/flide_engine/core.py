@@ -7,9 +7,13 @@ and who may reuse what to `pool`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Tokens = npt.NDArray[np.int64]
 
@@ -49,13 +53,16 @@ class Request:
         tenant: requests of different tenants never see each other's checkpoints.
         durable: how many leading trunk tokens the next request will probably begin with; what
             follows (a pending call, the template's words before the question) is not worth a
-            checkpoint. None means the whole trunk.
+            checkpoint. None means the whole trunk; `marks.MARGIN` more than that, that nothing can
+            merge with its end.
+        digests: of its leading full blocks, as far as they are known (`blocks.block_digests`).
     """
 
     trunk: Tokens
     branches: tuple[Branch, ...]
     tenant: str = ""
     durable: int | None = None
+    digests: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,75 +2,39 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flide_engine.backend import choose_device, make_backend
 from flide_engine.errors import InvalidRequest
-from flide_engine.formats import Answer, Formatter, Question, Text, answer, parse_question
+from flide_engine.formats import Formatter, Question, answer, parse_question
+from flide_engine.futures import then
 from flide_engine.hub import load_tokenizer, read_config, resolve
 from flide_engine.models import Decoder, load_model
+from flide_engine.results import Ask, Result, Timing, Usage
 from flide_engine.runner import Runner
+from flide_engine.scheduler import Scheduler
 from flide_engine.weights import WeightReader
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
+    from types import TracebackType
+    from typing import Self
 
     from transformers import PreTrainedTokenizerBase
 
-    from flide_engine.core import Outcome, Request, Reuse
+    from flide_engine.core import Outcome, Request
+    from flide_engine.formats import GrowingText, Text
+    from flide_engine.scheduler import Health
+
+__all__ = ["Ask", "Engine", "Result", "Timing", "Usage"]
 
 Progress = Callable[[str, int, int], None]
 
 DEFAULT_ROUND_TOKENS = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of a request as the System One API counts them."""
-
-    input_tokens: int
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Milliseconds: text to tokens, tokens to probabilities, and all of the call."""
-
-    plan_ms: float
-    run_ms: float
-    total_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Answers to one request.
-
-    Attributes:
-        answers: one for each question id.
-        usage: tokens of the state and of all questions.
-        reuse: how many of them were computed, and how many came from a checkpoint.
-        timing: of the call; requests answered together share it.
-    """
-
-    answers: dict[str, Answer]
-    usage: Usage
-    reuse: Reuse
-    timing: Timing
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One request of `decide_many`; the fields are those of `Engine.decide`."""
-
-    state: Text
-    questions: Mapping[str, Any]
-    tenant: str = ""
-    durable: int | None = None
 
 
 class Engine:
@@ -83,7 +47,8 @@ class Engine:
 
     A question is a System One mapping, or any object with its fields.
 
-    Safe to call from several threads; one round runs at a time.
+    Safe to call from several threads: what they ask shares rounds. Also a context manager, which
+    closes it.
     """
 
     def __init__(
@@ -101,8 +66,9 @@ class Engine:
         self._formatter = Formatter(tokenizer)
         backend = make_backend(model, pool_bytes, max_round_tokens)
         self.storage, self.pool = backend.storage, backend.pool
-        self._runner = Runner(model, self.storage, self.pool, max_round_tokens, backend.execute)
-        self._lock = threading.Lock()
+        self._scheduler = Scheduler(
+            Runner(model, self.storage, self.pool, max_round_tokens, backend.execute)
+        )
 
     @classmethod
     def from_pretrained(
@@ -153,81 +119,160 @@ class Engine:
             max_round_tokens=max_round_tokens,
         )
 
+    def begin(self, tenant: str = "") -> GrowingText:
+        """The empty text of a tenant, to be grown and asked about again and again."""
+        return self._formatter.begin(tenant)
+
     def plan(
         self,
-        state: Text,
+        state: Text | GrowingText,
         questions: Mapping[str, Any],
         *,
         tenant: str = "",
         durable: int | None = None,
+        local: str = "",
     ) -> Request:
         """The tokens of a request: `trunk`, and `token_ids` and `label_ids` of each branch.
 
         The trunk followed by a branch is the prompt of that question alone, token for token.
 
         Args:
-            state: text, or any JSON object or array.
+            state: text, any JSON object or array, or what `begin` began.
             questions: id to question, as a System One mapping or an object with its fields.
             tenant: checkpoints are never shared between tenants.
             durable: leading characters of the state's text that the next request will begin with
                 again; by default all of a text or object, and all but the last element of an array.
+            local: text after the state that the next request will not begin with.
 
         Raises:
             InvalidRequest: one sentence that names the field, the rule and the way out.
         """
-        return self._formatter.plan(state, _parse(questions), tenant=tenant, durable=durable)
+        return self._plan(Ask(state, questions, tenant, durable, local), _parse(questions))
+
+    def plan_trunk(self, state: Text | GrowingText, *, tenant: str = "") -> Request:
+        """The tokens of a request that asks nothing, and only leaves checkpoints."""
+        return self._plan(Ask(state, {}, tenant), {})
 
     def decide(
         self,
-        state: Text,
+        state: Text | GrowingText,
         questions: Mapping[str, Any],
         *,
         tenant: str = "",
         durable: int | None = None,
+        local: str = "",
     ) -> Result:
         """Answer questions about a state; arguments and errors as `plan`.
 
         Raises:
             InvalidRequest: the request breaks a rule, or is too large (RequestTooLarge).
             NonFiniteError: the model gave no finite answer.
+            EngineFault: the engine was closed, or broke.
         """
-        return self.decide_many([Ask(state, questions, tenant, durable)])[0]
+        return self.decide_many([Ask(state, questions, tenant, durable, local)])[0]
 
     def decide_many(self, asks: Sequence[Ask]) -> list[Result]:
         """Answer several requests together; equal states are computed once. See `decide`."""
         began = time.perf_counter()
-        questions = [_parse(ask.questions) for ask in asks]
-        plans = [
-            self._formatter.plan(ask.state, asked, tenant=ask.tenant, durable=ask.durable)
-            for ask, asked in zip(asks, questions, strict=True)
-        ]
+        asked = [_parse(ask.questions) for ask in asks]
+        plans = [self._plan(*both) for both in zip(asks, asked, strict=True)]
         planned = time.perf_counter()
         outcomes = self.run(plans)
-        ended = time.perf_counter()
-        timing = Timing(
-            plan_ms=1e3 * (planned - began),
-            run_ms=1e3 * (ended - planned),
-            total_ms=1e3 * (ended - began),
-        )
+        timing = _timing(began, planned)
         return [
-            Result(
-                answers={
-                    name: answer(question, probabilities)
-                    for (name, question), probabilities in zip(
-                        asked.items(), outcome.probabilities, strict=True
-                    )
-                },
-                usage=Usage(len(plan.trunk) + sum(len(b.token_ids) for b in plan.branches)),
-                reuse=outcome.reuse,
-                timing=timing,
-            )
-            for asked, plan, outcome in zip(questions, plans, outcomes, strict=True)
+            self.read(questions, plan, outcome, timing)
+            for questions, plan, outcome in zip(asked, plans, outcomes, strict=True)
         ]
+
+    def ask(
+        self,
+        state: Text | GrowingText,
+        questions: Mapping[str, Any],
+        *,
+        tenant: str = "",
+        durable: int | None = None,
+        local: str = "",
+        deadline: float | None = None,
+    ) -> Future[Result]:
+        """Promise what `decide` gives; returns as soon as text is tokens.
+
+        Args:
+            state, questions, tenant, durable, local: as in `plan`.
+            deadline: a `time.monotonic()`, as in `submit`.
+
+        Raises:
+            InvalidRequest: as `plan`; all other errors are the promise's.
+        """
+        began = time.perf_counter()
+        asked = _parse(questions)
+        plan = self._plan(Ask(state, questions, tenant, durable, local), asked)
+        planned = time.perf_counter()
+        promise = self.submit(plan, deadline=deadline)
+        return then(
+            promise, lambda outcome: self.read(asked, plan, outcome, _timing(began, planned))
+        )
+
+    def read(
+        self,
+        questions: Mapping[str, Question],
+        request: Request,
+        outcome: Outcome,
+        timing: Timing,
+    ) -> Result:
+        """The answers that an outcome gives to the questions of a request, in their order."""
+        answers = zip(questions.items(), outcome.probabilities, strict=True)
+        state_tokens = len(request.trunk)
+        return Result(
+            answers={name: answer(question, read) for (name, question), read in answers},
+            usage=Usage(state_tokens + sum(len(b.token_ids) for b in request.branches)),
+            reuse=outcome.reuse,
+            timing=timing,
+            state_tokens=state_tokens,
+        )
 
     def run(self, requests: Sequence[Request]) -> list[Outcome]:
         """Tokens in, probabilities out: what `decide` does between text and answers."""
-        with self._lock:
-            return self._runner.run(requests)
+        return self._scheduler.run(requests)
+
+    def submit(
+        self, request: Request, *, deadline: float | None = None, eager: bool = False
+    ) -> Future[Outcome]:
+        """Promise what `run` gives, of one request. See `Scheduler.submit`."""
+        return self._scheduler.submit(request, deadline=deadline, eager=eager)
+
+    @property
+    def health(self) -> Health:
+        """Whether it answers, and how much waits."""
+        return self._scheduler.health
+
+    def close(self, *, drain: bool = True) -> None:
+        """Answer what waits if `drain`, and nothing any more."""
+        self._scheduler.close(drain=drain)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close(drain=error is None)
+
+    def _plan(self, ask: Ask, questions: Mapping[str, Question]) -> Request:
+        return self._formatter.plan(
+            ask.state, questions, tenant=ask.tenant, durable=ask.durable, local=ask.local
+        )
+
+
+def _timing(began: float, planned: float) -> Timing:
+    ended = time.perf_counter()
+    return Timing(
+        plan_ms=1e3 * (planned - began),
+        run_ms=1e3 * (ended - planned),
+        total_ms=1e3 * (ended - began),
+    )
 
 
 def _parse(questions: Mapping[str, Any]) -> dict[str, Question]:

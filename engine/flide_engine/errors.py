@@ -4,7 +4,9 @@ EngineError
 ├── InvalidRequest      the caller's input breaks a rule (also a ValueError)
 │   └── RequestTooLarge it can never fit the context or the pool
 ├── ModelLoadError      a model, tokenizer or template that cannot be used
-└── NonFiniteError      a pass produced NaN or infinity; nothing of it is kept
+├── NonFiniteError      a pass produced NaN or infinity; nothing of it is kept
+├── DeadlineExceeded    the time to answer was over before the request's turn came
+└── EngineFault         the engine broke or was closed; it answers nothing any more
 """
 
 
@@ -26,3 +28,11 @@ class ModelLoadError(EngineError):
 
 class NonFiniteError(EngineError):
     """The model's output held NaN or infinity, so there is no answer to give."""
+
+
+class DeadlineExceeded(EngineError):
+    """The request's deadline passed while it waited, so nothing was computed for it."""
+
+
+class EngineFault(EngineError):
+    """The engine answers nothing any more: its device or itself broke, or it was closed."""

@@ -12,7 +12,7 @@ from flide_engine.arrays import Capacity, DeviceArrays, StagedArrays
 from flide_engine.pack import Trunk, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flide_engine.models import Decoder
     from flide_engine.round import Round
@@ -22,24 +22,38 @@ LogProbabilities = npt.NDArray[np.float64]
 
 
 class Executor(Protocol):
-    """Runs one round."""
+    """Runs rounds.
 
-    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
-        """The log-probabilities of every branch's labels, in order."""
+    Attributes:
+        depth: how many rounds may be started before the first of them is waited for.
+    """
+
+    depth: int
+
+    def start(self, trunks: Sequence[Trunk]) -> Callable[[], list[LogProbabilities]]:
+        """Start a round.
+
+        Returns:
+            What waits for its end, and gives the log-probabilities of every branch's labels, in
+            order.
+        """
         ...
 
 
 class PlainExecutor:
     """Packs a round as large as it is, and runs the model on it."""
 
+    depth = 1
+
     def __init__(self, model: Decoder, storage: Storage) -> None:
         self.model = model
         self.storage = storage
 
-    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
-        """Run a round."""
+    def start(self, trunks: Sequence[Trunk]) -> Callable[[], list[LogProbabilities]]:
+        """Run a round; it has ended when this returns."""
         rnd = pack(trunks, self.storage.layout, self.storage.num_states)
-        return _by_branch(self.model(rnd, self.storage), rnd)
+        read = _by_branch(self.model(rnd, self.storage), rnd)
+        return lambda: read
 
 
 class GraphExecutor:
@@ -54,6 +68,8 @@ class GraphExecutor:
         capacities: of the graphs.
     """
 
+    depth = 2
+
     def __init__(
         self, model: Decoder, storage: Storage, tile_rows: int, capacities: Sequence[Capacity]
     ) -> None:
@@ -64,21 +80,25 @@ class GraphExecutor:
         self._graphs: dict[Capacity, _Graph] = {}
         self._memory = torch.cuda.graph_pool_handle()
 
-    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
-        """Run a round."""
+    def start(self, trunks: Sequence[Trunk]) -> Callable[[], list[LogProbabilities]]:
+        """Launch a round."""
         need = capacity_for(trunks)
         held = next((c for c in self.capacities if c.holds(need)), None)
         if held is None:
             arrays = DeviceArrays(self.storage.device, self.tile_rows)
             rnd = pack(trunks, self.storage.layout, self.storage.num_states, arrays)
-            return _by_branch(self.model(rnd, self.storage), rnd)
+            return _later(self.model(rnd, self.storage), rnd)
         if held not in self._graphs:
             self._graphs[held] = _Graph(self, held)
-        return self._graphs[held](trunks)
+        return self._graphs[held].start(trunks)
 
 
 class _Graph:
-    """One captured pass, its staging buffer and its result."""
+    """One captured pass, its staging buffer and its result.
+
+    The buffer on the host may be filled again once it was copied, which the device does before it
+    computes; all else happens in the order of the stream.
+    """
 
     def __init__(self, executor: GraphExecutor, capacity: Capacity) -> None:
         self.model, self.storage = executor.model, executor.storage
@@ -97,15 +117,15 @@ class _Graph:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=executor._memory):
             self.out = self.model(rnd, self.storage)
-        self.host = torch.empty(self.out.shape, dtype=self.out.dtype, pin_memory=True)
+        self.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
-    def __call__(self, trunks: Sequence[Trunk]) -> list[LogProbabilities]:
+    def start(self, trunks: Sequence[Trunk]) -> Callable[[], list[LogProbabilities]]:
+        self.copied.synchronize()
         rnd = pack(trunks, self.storage.layout, self.storage.num_states, self.arrays)
         self.arrays.copy()
+        self.copied.record()
         self.graph.replay()
-        self.host.copy_(self.out, non_blocking=True)
-        torch.cuda.current_stream().synchronize()
-        return _by_branch(self.host, rnd)
+        return _later(self.out, rnd)
 
 
 def capacity_for(trunks: Sequence[Trunk]) -> Capacity:
@@ -137,6 +157,20 @@ def ladder(max_tokens: int, max_pages: int) -> list[Capacity]:
         if page >= count // 64
         for slots, branches in [(max(4, count // 128), max(8, count // 32))]
     ]
+
+
+def _later(logprobs: torch.Tensor, rnd: Round) -> Callable[[], list[LogProbabilities]]:
+    """Send a launched round's result to the host; returns what waits for it."""
+    host = torch.empty(logprobs.shape, dtype=logprobs.dtype, pin_memory=True)
+    host.copy_(logprobs, non_blocking=True)
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    done.record()
+
+    def read() -> list[LogProbabilities]:
+        done.synchronize()
+        return _by_branch(host, rnd)
+
+    return read
 
 
 def _by_branch(logprobs: torch.Tensor, rnd: Round) -> list[LogProbabilities]:

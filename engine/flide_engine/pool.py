@@ -1,19 +1,19 @@
-"""Who holds which page and state: the tree of checkpoints on the device, under one byte budget.
-
-A model without recurrent layers resumes at any block; one with them at blocks that hold a state.
-"""
+"""Who holds which page and state: the tree of checkpoints and the leases, under one budget."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flide_engine.blocks import NO_STATE, Block, Lease, PoolUse, block_digests, is_block, path
+from flide_engine.blocks import NO_STATE, Lease, PoolUse, block_digests, path
 from flide_engine.core import GRID, Request
 from flide_engine.errors import RequestTooLarge
-from flide_engine.marks import MAX_STATES, choose_marks, superseded
+from flide_engine.marks import MARGIN, choose_marks
+from flide_engine.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from flide_engine.blocks import Block
 
 
 class Pool:
@@ -45,11 +45,8 @@ class Pool:
         self._free_pages = list(range(num_pages - 1, -1, -1))
         self._free_states = list(range(num_states - 1, -1, -1))
         self._num_states = num_states
-        self._blocks: dict[bytes, Block] = {}
-        self._leaves: set[Block] = set()
-        self._stateful: set[Block] = set()
+        self._tree = Tree(page_bytes=page_bytes, state_bytes=state_bytes, cost=cost)
         self._leases: set[Lease] = set()
-        self._clock = 0
 
     def use(self) -> PoolUse:
         """What is held now."""
@@ -58,9 +55,22 @@ class Pool:
             budget_bytes=self.budget_bytes,
             pages=self.num_pages - len(self._free_pages),
             states=self._num_states - len(self._free_states),
-            blocks=len(self._blocks),
+            blocks=len(self._tree.blocks),
             pins=sum(lease.base is not None for lease in self._leases),
         )
+
+    def held(self, request: Request) -> int:
+        """How much of a trunk the deepest checkpoint holds from which the request could resume.
+
+        One at the trunk's very end serves a request that asks nothing: it need not run at all.
+        """
+        length = len(request.trunk)
+        forks = [branch.fork for branch in request.branches if branch.fork is not None]
+        limit = min([length - bool(request.branches), *forks])
+        digests = block_digests(request.tenant, request.trunk, length // GRID, request.digests)
+        matched = self._tree.match(request, digests)
+        ends = (b.end for b in reversed(matched) if b.end <= limit and self._tree.usable(b))
+        return next(ends, 0)
 
     def acquire(self, request: Request) -> Lease | None:
         """Lease what a request needs, resuming from the deepest usable checkpoint before its end.
@@ -74,11 +84,11 @@ class Pool:
         length = len(request.trunk)
         need = -(-length // GRID)
         self.check_fits(length)
-        self._clock += 1
-        digests = block_digests(request.tenant, request.trunk, length // GRID)
-        matched = self._match(request, digests)
+        self._tree.clock += 1
+        digests = block_digests(request.tenant, request.trunk, length // GRID, request.digests)
+        matched = self._tree.match(request, digests)
         limit = min([length - 1, *(b.fork for b in request.branches if b.fork is not None)])
-        base = next((b for b in reversed(matched) if b.end <= limit and self._usable(b)), None)
+        base = next((b for b in reversed(matched) if b.end <= limit and self._tree.usable(b)), None)
         if not self._fits(need, base):
             # What the checkpoint itself holds may be what is missing: then it is recomputed.
             base = None
@@ -88,14 +98,14 @@ class Pool:
         if base is not None:
             start = base.end
             base.pins += 1
-            base.used = self._clock
+            base.used = self._tree.clock
         pages = [block.page for block in matched[: start // GRID]]
         pages += self._take_pages(need - len(pages))
         parting = min(len(matched) * GRID, limit // GRID * GRID)
         marks = choose_marks(
             start=start,
             matched=parting,
-            durable=length if request.durable is None else min(request.durable, length),
+            durable=length if request.durable is None else min(request.durable, length + MARGIN),
             hybrid=self.hybrid,
         )
         saves = self._take_states(marks, parting) if self.hybrid else {}
@@ -119,22 +129,25 @@ class Pool:
         block = lease.base
         end = lease.start
         while end < lease.last_mark:
-            entered = self._enter(lease, end // GRID, block)
+            entered = self._tree.enter(lease, end // GRID, block)
             if entered is None:
                 break
+            if entered.page != lease.pages[end // GRID]:
+                self._free_pages.append(lease.pages[end // GRID])
             block = entered
-            block.used = self._clock
+            block.used = self._tree.clock
             end = block.end
-            if end in lease.saves:
-                self._give_state(block, lease.saves[end])
+            if end in lease.saves and not self._tree.give_state(block, lease.saves[end]):
+                self._free_states.append(lease.saves[end])
         self._free_pages.extend(lease.pages[end // GRID :])
         self._free_states.extend(state for place, state in lease.saves.items() if place > end)
         if self.hybrid and block is not None:
-            self._thin(block)
+            for superseded in self._tree.thinned(block):
+                self._drop(superseded)
 
     def clear(self) -> None:
         """Drop everything that no lease uses."""
-        while (victim := self._victim()) is not None:
+        while (victim := self._tree.victim()) is not None:
             self._drop(victim)
 
     def check_fits(self, length: int) -> None:
@@ -146,46 +159,6 @@ class Pool:
                 f"the state has {length} tokens, but the pool holds {room * GRID} in all: "
                 "shorten the state or give the engine a larger pool (pool_bytes)."
             )
-
-    def _match(self, request: Request, digests: list[bytes]) -> list[Block]:
-        """The leading blocks that are held."""
-        matched: list[Block] = []
-        for index, digest in enumerate(digests):
-            parent = matched[-1] if matched else None
-            block = self._blocks.get(digest)
-            if block is None or not is_block(block, request, index, parent):
-                break
-            matched.append(block)
-        return matched
-
-    def _enter(self, lease: Lease, index: int, parent: Block | None) -> Block | None:
-        """The block of a lease's page in the tree; None where another one bears its digest."""
-        request, digest, page = lease.request, lease.digests[index], lease.pages[index]
-        known = self._blocks.get(digest)
-        if known is not None:
-            if not is_block(known, request, index, parent):
-                return None
-            self._free_pages.append(page)
-            return known
-        end = (index + 1) * GRID
-        tokens = request.trunk[end - GRID : end].copy()
-        block = Block(digest, request.tenant, tokens, parent, page, end)
-        self._blocks[digest] = block
-        self._leaves.add(block)
-        if parent is not None:
-            parent.children += 1
-            self._leaves.discard(parent)
-        return block
-
-    def _give_state(self, block: Block, state: int) -> None:
-        if block.state == NO_STATE:
-            block.state = state
-            self._stateful.add(block)
-        else:
-            self._free_states.append(state)
-
-    def _usable(self, block: Block) -> bool:
-        return not self.hybrid or block.state != NO_STATE
 
     def _end(self, lease: Lease) -> None:
         self._leases.remove(lease)
@@ -243,67 +216,12 @@ class Pool:
                 and self._used_bytes() + nbytes <= self.budget_bytes
             ):
                 return True
-            victim = self._victim(leaves_only=short_of_pages, spare=spare)
+            victim = self._tree.victim(leaves_only=short_of_pages, spare=spare)
             if victim is None:
                 return False
             self._drop(victim)
 
-    def _victim(self, *, leaves_only: bool = False, spare: bool = False) -> Block | None:
-        """What to evict next, by seconds saved per byte and age.
-
-        States that a deeper one supersedes go first; with `spare` nothing else goes. Then come
-        leaves, and states at which several histories part.
-        """
-        leaves = [block for block in self._leaves if not block.pins]
-        inner = [block for block in self._stateful if block.children and not block.pins]
-        superseded = [block for block in inner if block.children == 1]
-        if leaves_only:
-            candidates = leaves
-        elif superseded or spare:
-            candidates = superseded
-        else:
-            candidates = leaves + inner
-        return min(candidates, key=self._worth, default=None)
-
-    def _worth(self, block: Block) -> float:
-        """Seconds of recompute that a byte of the block saves, less the older it is."""
-        before = next((b.end for b in path(block.parent) if self._usable(b)), 0)
-        pages = 0 if block.children else (block.end - before) // GRID
-        nbytes = pages * self.page_bytes + (block.state != NO_STATE) * self.state_bytes
-        return self.cost(before, block.end) / nbytes / (1 + self._clock - block.used)
-
     def _drop(self, block: Block) -> None:
-        """Drop a state, and with a leaf every page that then serves no state."""
-        if block.state != NO_STATE:
-            self._free_states.append(block.state)
-            self._stateful.discard(block)
-            block.state = NO_STATE
-        if not block.children:
-            self._prune(block)
-
-    def _prune(self, block: Block | None) -> None:
-        """Remove a leaf, and on hybrids the stateless run above it."""
-        while block is not None:
-            del self._blocks[block.digest]
-            self._leaves.discard(block)
-            self._free_pages.append(block.page)
-            parent = block.parent
-            if parent is None:
-                return
-            parent.children -= 1
-            if not parent.children:
-                self._leaves.add(parent)
-            parent.used = max(parent.used, block.used)
-            if not self.hybrid or parent.children or parent.state != NO_STATE:
-                return
-            block = parent
-
-    def _thin(self, block: Block) -> None:
-        """Keep few states on the way to a new checkpoint, no two further apart than a doubling."""
-        kept = [b for b in path(block) if b.state != NO_STATE]
-        forks = {b.end for b in kept if b.children > 1}
-        pinned = {b.end for b in kept if b.pins}
-        drop = superseded([b.end for b in kept], forks=forks, limit=MAX_STATES) - pinned
-        for b in kept:
-            if b.end in drop:
-                self._drop(b)
+        freed = self._tree.drop(block)
+        self._free_pages.extend(freed.pages)
+        self._free_states.extend(freed.states)

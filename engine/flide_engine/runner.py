@@ -1,53 +1,66 @@
-"""Requests in, probabilities out: rounds are filled, leased, packed, run and collected here."""
+"""One round: leases in, a started pass, and what it read; what is not finite is never kept."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from flide_engine.core import GRID, Outcome, Request, Reuse
-from flide_engine.errors import NonFiniteError, RequestTooLarge
+from flide_engine.core import GRID
+from flide_engine.errors import RequestTooLarge
 from flide_engine.executors import LogProbabilities, PlainExecutor
 from flide_engine.pack import Trunk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flide_engine.blocks import Lease
+    from flide_engine.core import Request
     from flide_engine.executors import Executor
     from flide_engine.models import Decoder
     from flide_engine.pool import Pool
     from flide_engine.storage import Storage
 
 
-@dataclass(slots=True)
-class _Group:
-    """Requests of one tenant with equal trunks: their trunk is computed once."""
+class PassFailed(Exception):
+    """A pass raised; its cause says what, and its leases have ended."""
 
-    request: Request
-    members: list[int]
 
-    def add(self, index: int, request: Request) -> None:
-        durable = [r.durable for r in (self.request, request)]
-        self.members.append(index)
-        self.request = replace(
-            self.request,
-            branches=self.request.branches + request.branches,
-            durable=None if None in durable else max(d for d in durable if d is not None),
-        )
+class Reading(NamedTuple):
+    """What a round read of one lease.
+
+    Attributes:
+        probabilities: of every branch over its labels, in float64; None where it is not finite.
+        finite: whether all of it is; then it was kept.
+    """
+
+    probabilities: list[npt.NDArray[np.float64] | None]
+    finite: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flight:
+    """A round that was launched.
+
+    Attributes:
+        leases: what it uses.
+        read: waits for its end, and gives the log-probabilities of every branch.
+    """
+
+    leases: Sequence[Lease]
+    read: Callable[[], list[LogProbabilities]]
 
 
 class Runner:
-    """Runs requests on one model and one pool, one round after the other.
+    """Runs rounds on one model and one pool. Only one thread at a time may use it.
 
     Args:
         model: the decoder.
         storage, pool: its device memory and who holds what of it.
-        max_round_tokens: rows of a round; a single larger request runs alone.
+        max_round_tokens: rows of a round; a single larger request may run alone.
         execute: what runs a round; by default the model as it is.
     """
 
@@ -59,30 +72,20 @@ class Runner:
         max_round_tokens: int,
         execute: Executor | None = None,
     ) -> None:
-        self._execute = execute or PlainExecutor(model, storage)
+        self._executor = execute or PlainExecutor(model, storage)
+        self.depth = self._executor.depth
         self.model = model
         self.storage = storage
         self.pool = pool
         self.max_round_tokens = max_round_tokens
 
-    def run(self, requests: Sequence[Request]) -> list[Outcome]:
-        """Answer requests, in as few rounds as their tokens and the pool allow.
+    def bind(self) -> None:
+        """Let the calling thread be the one that uses the device."""
+        if self.storage.device.type == "cuda":
+            torch.cuda.set_device(self.storage.device)
 
-        Raises:
-            RequestTooLarge: one can never be answered; nothing was run.
-            NonFiniteError: the model gave NaN or infinity for one; nothing of that one is kept.
-        """
-        for request in requests:
-            self._check(request)
-        outcomes: dict[int, Outcome] = {}
-        waiting = deque(_grouped(requests))
-        while waiting:
-            groups, leases = self._fill(waiting)
-            for group, outcome in zip(groups, self._round(leases), strict=True):
-                outcomes.update(_shared_out(group, requests, outcome))
-        return [outcomes[index] for index in range(len(requests))]
-
-    def _check(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
+        """Raise RequestTooLarge for a request that can never be answered here."""
         self.pool.check_fits(len(request.trunk))
         lengths = [len(request.trunk)]
         for branch in request.branches:
@@ -94,26 +97,12 @@ class Runner:
                 f"{self.model.max_positions}: shorten one of them."
             )
 
-    def _fill(self, waiting: deque[_Group]) -> tuple[list[_Group], list[Lease]]:
-        """Lease groups off the queue until the round or the pool is full."""
-        groups: list[_Group] = []
-        leases: list[Lease] = []
-        rows = 0
-        while waiting:
-            lease = self.pool.acquire(waiting[0].request)
-            if lease is None:
-                break
-            rows += _rows(lease)
-            if leases and rows > self.max_round_tokens:
-                self.pool.release(lease)
-                break
-            groups.append(waiting.popleft())
-            leases.append(lease)
-        assert leases, "a pool without leases has room for any request that fits it"
-        return groups, leases
+    def launch(self, leases: Sequence[Lease]) -> Flight:
+        """Start a round; its leases end in `collect` or `abandon`.
 
-    def _round(self, leases: list[Lease]) -> list[Outcome]:
-        """Run one round; each lease ends here, kept only if what it read is finite."""
+        Raises:
+            PassFailed: it cannot be started.
+        """
         trunks = [
             Trunk(
                 lease.request.trunk,
@@ -126,81 +115,59 @@ class Runner:
             for lease in leases
         ]
         try:
-            logprobs = self._execute(trunks)
-        except BaseException:
-            for lease in leases:
-                self.pool.release(lease)
-            raise
-        return self._collect(leases, logprobs)
+            return Flight(leases, self._executor.start(trunks))
+        except Exception as error:
+            self.release(leases)
+            raise PassFailed from error
 
-    def _collect(self, leases: list[Lease], logprobs: list[LogProbabilities]) -> list[Outcome]:
-        outcomes = []
-        failed = 0
-        row = 0
-        for lease in leases:
-            read = logprobs[row : row + len(lease.request.branches)]
-            row += len(read)
-            if not (all(np.isfinite(part).all() for part in read) and self._keys_finite(lease)):
+    def collect(self, flight: Flight) -> list[Reading]:
+        """Wait for a round and end its leases; what was finite is kept.
+
+        Raises:
+            PassFailed: the pass failed.
+        """
+        try:
+            readings = self._read(flight)
+        except Exception as error:
+            self.release(flight.leases)
+            raise PassFailed from error
+        for lease, reading in zip(flight.leases, readings, strict=True):
+            if reading.finite:
+                self.pool.commit(lease)
+            else:
                 self.pool.release(lease)
-                failed += 1
-                continue
-            outcomes.append(_outcome(lease, read))
-            self.pool.commit(lease)
-        if failed:
-            raise NonFiniteError(
-                f"the model gave NaN or infinity for {failed} of {len(leases)} states: its weights "
-                f"may be damaged, or too large for {self.model.dtype}."
-            )
-        return outcomes
+        return readings
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """End leases and keep nothing of them."""
+        for lease in leases:
+            self.pool.release(lease)
+
+    def _read(self, flight: Flight) -> list[Reading]:
+        logprobs = flight.read()
+        readings = []
+        row = 0
+        for lease in flight.leases:
+            own = logprobs[row : row + len(lease.request.branches)]
+            row += len(own)
+            probabilities = [_normalised(part) for part in own]
+            finite = all(part is not None for part in probabilities) and self._keys_finite(lease)
+            readings.append(Reading(probabilities, finite))
+        return readings
 
     def _keys_finite(self, lease: Lease) -> bool:
         """Whether the last layer's keys are, which stand for a state that nobody asked about."""
-        if lease.request.branches or not self.storage.keys:
+        if any(b.fork is None for b in lease.request.branches) or not self.storage.keys:
             return True
         keys = self.storage.keys[-1]
         own = keys.view(-1, GRID, *keys.shape[1:])[lease.own_pages].flatten(0, 1)
         return bool(torch.isfinite(own[: len(lease.request.trunk) - lease.start]).all())
 
 
-def _grouped(requests: Sequence[Request]) -> list[_Group]:
-    groups: dict[tuple[str, bytes], _Group] = {}
-    for index, request in enumerate(requests):
-        key = (request.tenant, request.trunk.tobytes())
-        if key in groups:
-            groups[key].add(index, request)
-        else:
-            groups[key] = _Group(request, [index])
-    return list(groups.values())
-
-
-def _rows(lease: Lease) -> int:
-    """Stream rows a lease adds to its round."""
-    own = len(lease.request.trunk) - lease.start
-    return own + sum(len(branch.token_ids) for branch in lease.request.branches)
-
-
-def _outcome(lease: Lease, logprobs: list[LogProbabilities]) -> Outcome:
-    # Taken again in float64, so that probabilities sum to one beyond the precision of the pass.
-    weights = [np.exp(part - part.max()) for part in logprobs]
-    source = "pool" if lease.start else "none"
-    return Outcome(
-        tuple(part / part.sum() for part in weights), Reuse(_rows(lease), lease.start, source)
-    )
-
-
-def _shared_out(group: _Group, requests: Sequence[Request], outcome: Outcome) -> dict[int, Outcome]:
-    """What each member of a group gets; the trunk's cost is the first one's."""
-    shares = {}
-    first = 0
-    for position, index in enumerate(group.members):
-        request = requests[index]
-        own = outcome.probabilities[first : first + len(request.branches)]
-        first += len(request.branches)
-        asked = sum(len(branch.token_ids) for branch in request.branches)
-        reuse = replace(
-            outcome.reuse, new_tokens=len(request.trunk) - outcome.reuse.reused_tokens + asked
-        )
-        if position:
-            reuse = Reuse(asked, len(request.trunk), "round")
-        shares[index] = Outcome(own, reuse)
-    return shares
+def _normalised(logprobs: LogProbabilities) -> npt.NDArray[np.float64] | None:
+    """Probabilities that sum to one beyond the precision of the pass."""
+    if not np.isfinite(logprobs).all():
+        return None
+    weights: npt.NDArray[np.float64] = np.exp(logprobs - logprobs.max())
+    weights /= weights.sum()
+    return weights

@@ -104,6 +104,22 @@ def installed_engine() -> LoadEngine:
     return Engine.from_pretrained
 
 
+def load(
+    load_engine: LoadEngine, args: argparse.Namespace, report: Callable[[str, int, int], None]
+) -> Engine:
+    """Load the model that the arguments name.
+
+    Raises:
+        FlideError: it cannot be loaded.
+    """
+    from flide_engine.errors import EngineError
+
+    try:
+        return load_engine(args.model, device=args.device, dtype=args.dtype, progress=report)
+    except EngineError as error:
+        raise FlideError(str(error)) from error
+
+
 def _decide(
     request: SystemOneRequest, args: argparse.Namespace, load_engine: LoadEngine
 ) -> SystemOneResponse:
@@ -112,10 +128,8 @@ def _decide(
 
     # Libraries may print while a model loads, and stdout belongs to the answer.
     with contextlib.redirect_stdout(sys.stderr), show.progress() as report:
+        engine = load(load_engine, args, report)
         try:
-            engine = load_engine(
-                request.model, device=args.device, dtype=args.dtype, progress=report
-            )
             result = engine.decide(request.state, request.questions)
         except EngineError as error:
             raise FlideError(str(error)) from error

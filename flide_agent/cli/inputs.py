@@ -26,7 +26,7 @@ def read_state(argument: str) -> Any:
     if argument == "-":
         return _text(sys.stdin.buffer.read(), "stdin")
     if os.path.exists(argument):
-        data = _read(argument)
+        data = read_file(argument)
         is_json = argument.lower().endswith(".json")
         return load_json(data, argument) if is_json else _text(data, argument)
     if _PATH_LIKE.fullmatch(argument):
@@ -44,14 +44,19 @@ def read_questions(path: str) -> dict[str, Question]:
     Raises:
         InvalidInput: it cannot be read, or a question breaks a rule.
     """
-    data = _read(path)
+    data = read_file(path)
     try:
         return parse_questions(data)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        InvalidInput: it cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -53,3 +53,9 @@ def checkpoint(
     family, variant = request.param
     model = random_model(family, variant)
     return Checkpoint(save(model, tmp_path_factory.mktemp(f"{family}-{variant}")), model)
+
+
+@pytest.fixture(params=[True, False], ids=["hybrid", "attention"])
+def hybrid(request: pytest.FixtureRequest) -> bool:
+    """Both kinds of model."""
+    return bool(request.param)

@@ -52,7 +52,7 @@ def test_every_layout_is_within_twice_the_float32_error_of_transformers(
         rng = rng_of(name)
         pages = Pages(rng)
         trunks = [trunk(rng, pages, length, branches) for length, branches in LAYOUTS[name]]
-        found = run(trunks)
+        found = run.start(trunks)()
         ours, theirs = [0.0], [1e-6]
         for row, prompt in zip(found, prompts(trunks), strict=False):
             truth = checkpoint.truth.logprobs(prompt)
@@ -70,9 +70,9 @@ def test_a_resumed_trunk_gives_the_answers_of_a_fresh_one(checkpoint: Checkpoint
     pages = Pages(rng)
     first = trunk(rng, pages, 300, [5, 70])
     first.saves = {64: 1, 128: 3, 256: 2}
-    fresh = np.stack(run([first]))
+    fresh = np.stack(run.start([first])())
     for place, state in first.saves.items():
         own = [*first.pages[: place // 64], *pages.take(300 - place)]
         resumed = type(first)(first.token_ids, first.branches, own, place, state)
-        assert np.abs(np.stack(run([resumed])) - fresh).max() < 1e-4
+        assert np.abs(np.stack(run.start([resumed])()) - fresh).max() < 1e-4
     assert len(run._graphs) == 1

@@ -18,9 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from flide_engine.blocks import NO_STATE, block_digests
+from flide_engine.blocks import NO_STATE, block_digests, path
 from flide_engine.core import GRID, Branch, Request, Tokens
 from flide_engine.errors import RequestTooLarge
+from flide_engine.marks import MARGIN
 from flide_engine.pool import Pool
 from flide_engine.round import ZERO
 
@@ -65,12 +66,8 @@ def words(seed: int, count: int) -> Tokens:
 
 def history_of(block: Block) -> Tokens:
     """All tokens up to the end of a block."""
-    parts = []
-    above: Block | None = block
-    while above is not None:
-        parts.append(above.tokens)
-        above = above.parent
-    return np.concatenate(parts[::-1])
+    parts = [above.tokens for above in path(block)]
+    return np.frombuffer(b"".join(parts[::-1]), dtype=np.int64)
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -104,7 +101,8 @@ class PoolMachine(RuleBasedStateMachine):
         at=st.integers(0, 899),
         grow=st.builds(int.__add__, st.sampled_from([0, 64, 128, 256]), st.integers(0, 63)),
         seed=st.integers(0, 2),
-        durable=st.sampled_from([None, None, 70, 200]),
+        durable=st.sampled_from([None, None, 70, 200, -MARGIN]),
+        hashed=st.integers(0, 15),
         fork=st.sampled_from([None, None, None, 0, 1, 2, 4, 8]),
         finish=st.booleans(),
     )
@@ -116,6 +114,7 @@ class PoolMachine(RuleBasedStateMachine):
         grow: int,
         seed: int,
         durable: int | None,
+        hashed: int,
         fork: int | None,
         finish: bool,
     ) -> None:
@@ -131,7 +130,8 @@ class PoolMachine(RuleBasedStateMachine):
         branch = Branch(words(0, 3), np.arange(2), fork)
         if durable is not None:
             durable = max(len(trunk) - durable, 0)
-        request = Request(trunk, (branch,), tenant, durable)
+        digests = block_digests(tenant, trunk, min(hashed, len(trunk) // GRID))
+        request = Request(trunk, (branch,), tenant, durable, digests)
         before = self.pool.use()
         if self.needed(request) > min(self.num_pages, self.budget // PAGE_BYTES):
             with pytest.raises(RequestTooLarge):
@@ -186,7 +186,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.clear()
         stays = {page for lease in self.leases for page in lease.pages}
         assert self.pool.use().pages == len(stays)
-        assert {block for block in self.pool._stateful if not block.pins} == set()
+        assert {block for block in self.pool._tree.stateful if not block.pins} == set()
 
     def teardown(self) -> None:
         """When all leases have ended and the pool is cleared, all is free."""
@@ -217,12 +217,12 @@ class PoolMachine(RuleBasedStateMachine):
             if lease.state_in != ZERO:
                 wanted = (tenant, lease.start, trunk[: lease.start].tobytes())
                 assert self.storage.states[lease.state_in] == wanted
-            assert all(lease.start < p < len(trunk) and p % GRID == 0 for p in lease.saves)
+            assert all(lease.start < p <= len(trunk) and p % GRID == 0 for p in lease.saves)
 
     @invariant()
     def nothing_is_owned_twice(self) -> None:
         """Tree, leases and free lists share out all pages and states, and the bytes agree."""
-        blocks = self.pool._blocks.values()
+        blocks = self.pool._tree.blocks.values()
         pages = [block.page for block in blocks]
         pages += [page for lease in self.leases for page in lease.own_pages]
         states = [block.state for block in blocks if block.state != NO_STATE]
@@ -237,7 +237,7 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def consistent(self) -> None:
         """The tree is one: parents, children, pins, leaves, states, and what pages hold."""
-        blocks = self.pool._blocks
+        blocks = self.pool._tree.blocks
         bases = [lease.base for lease in self.leases if lease.base is not None]
         assert self.pool.use().pins == len(bases)
         assert set(bases) <= set(blocks.values())
@@ -248,17 +248,17 @@ class PoolMachine(RuleBasedStateMachine):
             assert parent is None or blocks[parent.digest] is parent
             assert block.children == sum(b.parent is block for b in blocks.values())
             assert block.pins == bases.count(block)
-            assert (block in self.pool._leaves) == (block.children == 0)
-            assert (block in self.pool._stateful) == (block.state != NO_STATE)
+            assert (block in self.pool._tree.leaves) == (block.children == 0)
+            assert (block in self.pool._tree.stateful) == (block.state != NO_STATE)
             assert block.children or not self.hybrid or block.state != NO_STATE
             tenant, first, tokens = self.storage.pages[block.page]
-            assert (first + GRID, tokens) == (block.end, block.tokens.tobytes())
+            assert (first + GRID, tokens) == (block.end, block.tokens)
             assert block_digests(tenant, history, block.end // GRID)[-1] == digest
             if block.state != NO_STATE:
                 wanted = (tenant, block.end, history.tobytes())
                 assert self.storage.states[block.state] == wanted
-        assert self.pool._leaves <= set(blocks.values())
-        assert self.pool._stateful <= set(blocks.values())
+        assert self.pool._tree.leaves <= set(blocks.values())
+        assert self.pool._tree.stateful <= set(blocks.values())
 
 
 class HybridPool(PoolMachine):

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from flide_engine.core import GRID, Branch, Request, Tokens
+from flide_engine.marks import MARGIN
 from flide_engine.pool import Pool
 from flide_engine.runner import Runner
 from flide_engine.storage import Storage
 from tests.support.models import VOCABULARY
+from tests.support.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,10 +124,10 @@ def test_every_answer_is_that_of_an_empty_pool(
     reused = 0
     for _ in range(ROUNDS):
         requests = [histories.request() for _ in range(rng.integers(1, 5))]
-        outcomes = runner.run(requests)
+        outcomes = serve(runner, requests)
         for request, outcome in zip(requests, outcomes, strict=True):
             empty = make_runner(checkpoint.float64, LONGEST // GRID + 1, 0)
-            assert_equal(outcome, empty.run([request])[0])
+            assert_equal(outcome, serve(empty, [request])[0])
             reused += outcome.reuse.source == "pool"
         use = pool.use()
         assert use.used_bytes <= use.budget_bytes
@@ -134,3 +136,20 @@ def test_every_answer_is_that_of_an_empty_pool(
     assert reused > 5
     pool.clear()
     assert pool.use().used_bytes == 0
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_a_checkpoint_at_the_very_end_of_a_trunk_is_exact(
+    checkpoint: Checkpoint, blocks: int
+) -> None:
+    """As a request leaves it that asks nothing and whose end is sure."""
+    rng = np.random.default_rng(blocks)
+    runner = make_runner(checkpoint.float64, 24, 8)
+    trunk = rng.integers(0, VOCABULARY, blocks * GRID + 70)
+    for end in (blocks * GRID, (blocks + 1) * GRID):
+        serve(runner, [Request(trunk[:end], (), durable=end + MARGIN)])
+    spoil(runner.storage, runner.pool._free_pages, runner.pool._free_states)
+    asked = Request(trunk, (Branch(rng.integers(0, VOCABULARY, 9), np.arange(5)),))
+    (outcome,) = serve(runner, [asked])
+    assert outcome.reuse.reused_tokens == (blocks + 1) * GRID
+    assert_equal(outcome, serve(make_runner(checkpoint.float64, 24, 0), [asked])[0])

@@ -15,6 +15,7 @@ from flide_engine.errors import NonFiniteError, RequestTooLarge
 from flide_engine.runner import Runner
 from tests.support.models import load
 from tests.support.rounds import LABELS, tokens
+from tests.support.serving import serve
 
 if TYPE_CHECKING:
     from tests.engine.conftest import Checkpoint
@@ -47,13 +48,13 @@ def test_what_is_not_finite_is_an_error_and_never_kept(runner: Runner, branches:
     """Also of a state that nobody asked about; the sound request beside it is kept."""
     rng = np.random.default_rng(branches)
     sound, broken = (request_of(rng, 200, branches, broken) for broken in (False, True))
-    with pytest.raises(NonFiniteError, match="1 of 2"):
-        runner.run([sound, broken])
+    with pytest.raises(NonFiniteError, match="NaN or infinity"):
+        serve(runner, [sound, broken])
     use = runner.pool.use()
     assert (use.pages, use.blocks, use.pins) == (3, 3, 0)
-    assert runner.run([sound])[0].reuse.reused_tokens == 192
+    assert serve(runner, [sound])[0].reuse.reused_tokens == 192
     with pytest.raises(NonFiniteError):
-        runner.run([broken])
+        serve(runner, [broken])
     assert runner.pool.use().blocks == 3
 
 
@@ -63,7 +64,7 @@ def test_equal_states_of_a_tenant_are_computed_once(runner: Runner) -> None:
     first = request_of(rng, 130, 1, False)
     twin, foreign = request_of(rng, 130, 2, False), replace(first, tenant="other")
     twin = replace(twin, trunk=first.trunk)
-    outcomes = runner.run([first, twin, foreign])
+    outcomes = serve(runner, [first, twin, foreign])
     assert [outcome.reuse.new_tokens for outcome in outcomes] == [139, 18, 139]
     assert [outcome.reuse.source for outcome in outcomes] == ["none", "round", "none"]
     assert [len(outcome.probabilities) for outcome in outcomes] == [1, 2, 1]
@@ -76,5 +77,5 @@ def test_what_outgrows_the_context_is_refused(runner: Runner, branches: int) -> 
     longest = runner.model.max_positions
     asked = request_of(np.random.default_rng(4), longest + 1 - 9 * branches, branches, False)
     with pytest.raises(RequestTooLarge, match=rf"{longest + 1} tokens, .* {longest}"):
-        runner.run([asked])
+        serve(runner, [asked])
     assert runner.pool.use().pages == 0

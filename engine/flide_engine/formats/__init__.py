@@ -13,6 +13,7 @@ from flide_engine.formats.answers import (
     answer,
     to_json,
 )
+from flide_engine.formats.growing import GrowingText
 from flide_engine.formats.plan import Formatter
 from flide_engine.formats.questions import Option, Question, parse_question
 from flide_engine.formats.text import Text, render
@@ -21,6 +22,7 @@ __all__ = [
     "Answer",
     "ChoiceAnswer",
     "Formatter",
+    "GrowingText",
     "NoulAnswer",
     "Option",
     "Question",

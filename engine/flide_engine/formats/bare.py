@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
@@ -12,15 +13,6 @@ from flide_engine.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from tokenizers.models import Model
-
-# Each of these maps a pre-token to pre-tokens, looking at nothing else.
-_LOCAL_PRE_TOKENIZERS = frozenset(
-    ("ByteLevel", "Digits", "Punctuation", "Split", "Whitespace", "WhitespaceSplit")
-)
-_UNICODE_FORMS = frozenset(("NFC", "NFD", "NFKC", "NFKD"))
-
-_BEFORE = ("", "\n", "state\n\n", "a state.\t", "7\n ", "日本", "e\u0301", "😀\r\n\n", "x::")
-_AFTER = ("", "Is it?", " two", "\n\n", "\t7", "42", "\u0301x", "日本", ":", "'s", "😀", "\x00")
 
 
 def bare_tokenizer(backend: Tokenizer) -> Tokenizer:
@@ -56,26 +48,96 @@ def _with_model(model: Model, like: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def cuts_before_blank(bare: Tokenizer) -> bool:
-    """Whether "...:" and " ..." may be encoded apart, for every text in place of the dots.
+# Where a text may be cut, so that its two sides encoded apart are the whole, whatever they say.
+#
+# The patterns of GPT-2 (which is ByteLevel's own), Llama 3, Qwen2 and Qwen3.5 are matched from left
+# to right without looking back. Let characters be letters, numbers, blanks or else signs. In what
+# these patterns match
+#   - only letters, or marks upon them, follow a letter, and only numbers a number;
+#   - letters, signs and line breaks follow a sign;
+#   - anything follows a blank, but U+0020 follows only blanks;
+# and they look ahead only behind blanks, at the next character. So where they let one character not
+# follow another, all that could match before that place ends there at the latest, and is the same
+# if the text does: the next match begins there. That gives the first four cuts. The last one is
+# behind a line break that is no run of blanks: it ends the match of the sign before it, or is one
+# by itself, be it followed by something visible or by nothing.
+#
+# NFC makes no difference: the characters named here are starters that join none before them, and
+# stay in their class when a mark joins them; and it makes nothing blank or visible. "Digits" parts
+# the text before the pattern does; where it does not part it at a cut, the pattern does. What is
+# merged afterwards is merged within one match.
+_LETTER = (
+    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0391-\u03a1\u03a3-\u03ce\u0400-\u0481"
+    "\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fa5\uac00-\ud7a3"
+)
+_SIGN = r"!-/:-@\[-`{-~\u3001\u3002\u300a-\u300f\uff01\uff08\uff09\uff0c\uff0e\uff1a\uff1b\uff1f"
+_CUT = re.compile(
+    r"(?<=\S)(?= )"
+    rf"|(?<=[0-9{_LETTER}])(?=[\t\n\r{_SIGN}])"
+    rf"|(?<=[0-9])(?=[{_LETTER}])"
+    rf"|(?<=[{_LETTER}{_SIGN}])(?=[0-9])"
+    rf"|(?<=\S\n)(?=[0-9{_LETTER}{_SIGN}])"
+)
+_UP_TO_LAST_CUT = re.compile(f".*(?:{_CUT.pattern})", re.DOTALL)
 
-    False where this is not known: then prompts are encoded whole.
-    """
-    # Three things make it safe. The Unicode normal forms compose nothing across the cut, as ":" and
-    # " " are starters that join no character before them. Pre-tokens are merged each by itself. And
-    # one ends between ":" and " ": the patterns of byte-level BPE are matched from left to right
-    # without looking back, and a blank only ever begins a match or follows other blanks in it,
-    # which the probes confirm for this tokenizer.
-    parts = json.loads(_with_model(BPE(), bare).to_str())
-    splits = _flat(parts["pre_tokenizer"], "pretokenizers")
-    local = all(
-        part["type"] in _LOCAL_PRE_TOKENIZERS and "(?<" not in str(part.get("pattern"))
-        for part in splits
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_PATTERNS = frozenset(
+    "|".join((_CONTRACTION, *words, _BLANKS))
+    for words in (
+        (r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*"),
+        (r"[^\r\n\p{L}\p{N}]?\p{L}+", r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n]*"),
+        (r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+", r"\p{N}", r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"),
     )
+)
+
+_BEFORE = (
+    *("", "\n", "state\n\n", "a state.\t", "7\n ", "\u65e5\u672c", "e\u0301", "\U0001f600\r\n\n"),
+    *("x::", "it'", "x\n", ".\n", " \n", "12", "=", "\uac00", "\u180e", "\u200b", "\ufeff", "\xa0"),
+)
+_AFTER = (
+    *(" Is it?", ": two", "\n\n", "\t7", "42", "\u0301x ", "\u65e5\u3002", "'s", "\U0001f600 :"),
+    *("\x00 ", "a.b", "=\u0338", "\u3001\u3099", " \u0301", "e\u0301 ", "\u1161\u11a8 ", "\r\n-1"),
+)
+
+
+def can_cut(bare: Tokenizer) -> bool:
+    """Whether `last_cut` holds for this tokenizer: what comes before and after is encoded apart.
+
+    False where this is not known.
+    """
+    parts = json.loads(_with_model(BPE(), bare).to_str())
     forms = _flat(parts["normalizer"], "normalizers")
-    if not splits or not local or not all(part["type"] in _UNICODE_FORMS for part in forms):
-        return False
-    return all(_is_cut(bare, f"{before}:", f" {after}") for before in _BEFORE for after in _AFTER)
+    splits = _flat(parts["pre_tokenizer"], "pretokenizers")
+    return (
+        all(form == {"type": "NFC"} for form in forms)
+        and all(_is_known(split) for split in splits)
+        and any(split["type"] == "Split" or split.get("use_regex") for split in splits)
+        and all(
+            _is_cut(bare, probe[: cut.start()], probe[cut.start() :])
+            for probe in (before + after for before in _BEFORE for after in _AFTER)
+            for cut in _CUT.finditer(probe)
+        )
+    )
+
+
+def last_cut(text: str) -> int:
+    """The last place at which a text that may still grow can be cut; 0 where there is none.
+
+    What comes after it is mostly a word. Runs of signs or of blanks are not cut, nor are words of
+    scripts other than those above, except before U+0020.
+    """
+    found = _UP_TO_LAST_CUT.match(text)
+    return found.end() if found else 0
+
+
+def _is_known(split: dict[str, Any]) -> bool:
+    match split:
+        case {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}:
+            return pattern in _PATTERNS and split["invert"] is False
+        case {"type": "ByteLevel"}:
+            return split["add_prefix_space"] is False
+    return bool(split["type"] == "Digits")
 
 
 def _flat(part: dict[str, Any] | None, children: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from flide_engine.core import Branch, Request
 from flide_engine.errors import InvalidRequest
+from flide_engine.formats.growing import GrowingText
 from flide_engine.formats.labels import Labels
 from flide_engine.formats.prompt import QUESTION, question_text
 from flide_engine.formats.template import ChatTemplate
@@ -38,13 +39,18 @@ class Formatter:
         self._template = ChatTemplate(tokenizer)
         self._labels = Labels(self._template)
 
+    def begin(self, tenant: str = "") -> GrowingText:
+        """The empty text of a tenant, to be grown and planned with."""
+        return GrowingText.begin(self._template, tenant)
+
     def plan(
         self,
-        state: Text,
+        state: Text | GrowingText,
         questions: Mapping[str, Question],
         *,
         tenant: str = "",
         durable: int | None = None,
+        local: str = "",
     ) -> Request:
         """The request that asks these questions about the state.
 
@@ -52,37 +58,63 @@ class Formatter:
         asked. The branches are in the order of the questions.
 
         Args:
-            state: a string, an object or an array.
+            state: a string, an object, an array, or a text that grows.
             questions: by id; the id is never shown to the model. None leaves only checkpoints.
-            tenant: whose request it is.
+            tenant: whose request it is; a text that grows has its own.
             durable: how many leading characters of the rendered state the next request will
                 probably begin with. None means all of it, or for an array all before the last
                 element, which is taken for what is only true of this step.
+            local: text after the state that is only true of this step.
 
         Raises:
-            InvalidRequest: the state, an id or `durable` breaks a rule.
+            InvalidRequest: the state, an id, `durable` or `local` breaks a rule.
         """
-        text = _state_text(state)
         if "" in questions:
             raise InvalidRequest("a question has the empty id: give it a name")
-        kept = _kept(state, text, durable)
+        local = render(local, "local")
+        if isinstance(state, GrowingText):
+            history = self._checked(state, tenant, durable)
+        else:
+            text = _state_text(state)
+            kept = _kept(state, text, durable)
+            history, local = self.begin(tenant).grow(text[:kept]), text[kept:] + local
         labels = [self._labels.of(question) for question in questions.values()]
         texts = [
             question_text(question, [label.word for label in chosen])
             for question, chosen in zip(questions.values(), labels, strict=True)
         ]
-        trunk, inside, tails = self._encode(text + QUESTION, kept, texts)
-        branches = (_branch(*both) for both in zip(tails, labels, strict=True))
-        return Request(_array(trunk), tuple(branches), tenant, inside)
+        ids, inside, tails = self._encode(history, local + QUESTION, texts)
+        return Request(
+            trunk=np.concatenate([history.ids, _array(ids)]),
+            branches=tuple(_branch(*both) for both in zip(tails, labels, strict=True)),
+            tenant=history.tenant,
+            durable=history.count + inside,
+            digests=history.digests,
+        )
+
+    def _checked(self, state: GrowingText, tenant: str, durable: int | None) -> GrowingText:
+        assert state.template is self._template, "a text grows for the prompts of one formatter"
+        if durable is not None:
+            raise InvalidRequest(
+                f"durable is {durable!r}, but all of a text that grows is durable: give what is "
+                "not as local"
+            )
+        if tenant not in ("", state.tenant):
+            raise InvalidRequest(
+                f"the tenant is {tenant!r}, but the text is one of {state.tenant!r}: begin another"
+            )
+        return state
 
     def _encode(
-        self, start: str, kept: int, rests: list[str]
+        self, history: GrowingText, more: str, rests: list[str]
     ) -> tuple[list[int], int, list[list[int]]]:
-        trunk, inside = self._template.encode_start(start, kept)
+        """The trunk after the ids of the history, how much of it is durable, and the branches."""
+        start = history.tail + history.shown(more)
+        trunk, inside = self._template.encode_start(start, len(history.tail))
         if self._template.cuts:
             return trunk, inside, [self._template.encode_rest(rest) for rest in rests]
         # `trunk` holds no question, so what it shares with the prompts does not either.
-        prompts = [self._template.encode(start + rest) for rest in rests]
+        prompts = [self._template.encode_rest(start + rest) for rest in rests]
         shared = _shared([trunk, *prompts])
         return trunk[:shared], min(inside, shared), [prompt[shared:] for prompt in prompts]
 

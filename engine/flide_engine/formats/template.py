@@ -15,11 +15,9 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flide_engine.errors import ModelLoadError
-from flide_engine.formats.bare import bare_tokenizer, cuts_before_blank
+from flide_engine.formats.bare import bare_tokenizer, can_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from transformers import PreTrainedTokenizerFast
 
 _MARK = "the flide probe no. 7"
@@ -42,8 +40,10 @@ class ChatTemplate:
     """The prompt of one user turn, as token ids.
 
     Attributes:
-        cuts: whether `encode_start` and `encode_rest` give the ids of `encode` when the text is
-            cut between ":" and " ".
+        opening_ids: what every prompt begins with.
+        before: the template's words between them and the user's text, which are encoded with it.
+        trims: whether blanks around the user's text are left out.
+        cuts: whether the text may be encoded in parts where `bare.last_cut` says.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -65,8 +65,8 @@ class ChatTemplate:
             raise ModelLoadError(
                 "the tokenizer has no chat template: use an instruction-tuned model"
             )
-        head, tail, self._clean = _take_apart(tokenizer)
-        self._opening_ids, self._before = _up_to_last_control(tokenizer, head)
+        head, tail, self.trims = _take_apart(tokenizer)
+        self.opening_ids, self.before = _up_to_last_control(tokenizer, head)
         self._after, self._closing_ids = _from_first_control(tokenizer, tail)
         self._reply = _up_to_last_control(tokenizer, tail)[1]
         self._bare = bare_tokenizer(tokenizer.backend_tokenizer)
@@ -76,38 +76,31 @@ class ChatTemplate:
                     f"the tokens of {probe!r} in a prompt are not those of the prompt's parts, so "
                     "prompts cannot be put together: use another tokenizer"
                 )
-        self.cuts = cuts_before_blank(self._bare)
+        self.cuts = can_cut(self._bare)
 
     def encode(self, text: str) -> list[int]:
         """The whole prompt whose user turn says `text`."""
-        turn = self._before + self._clean(text) + self._after
-        return self._opening_ids + self._encode(turn) + self._closing_ids
+        shown = text.strip() if self.trims else text
+        return self.opening_ids + self.encode_rest(self.before + shown)
+
+    def encode_part(self, text: str) -> list[int]:
+        """A part of the user turn, from one cut to the next."""
+        ids: list[int] = self._bare.encode(text).ids
+        return ids
 
     def encode_start(self, text: str, kept: int) -> tuple[list[int], int]:
-        """The prompt up to the end of `text`, which begins the user turn and ends with no blank.
-
-        Returns:
-            The ids, and how many of the leading ones hold nothing after the first `kept`
-            characters of `text`.
-        """
-        cleaned = self._clean(text)
-        end = len(self._before) + max(0, kept - (len(text) - len(cleaned)))
-        encoding = self._bare.encode(self._before + cleaned)
-        inside = bisect_right(encoding.offsets, end, key=lambda span: span[1])
-        return self._opening_ids + encoding.ids, len(self._opening_ids) + inside
+        """A part of the user turn, and how many of its leading ids lie within `kept` characters."""
+        encoding = self._bare.encode(text)
+        return encoding.ids, bisect_right(encoding.offsets, kept, key=lambda span: span[1])
 
     def encode_rest(self, text: str) -> list[int]:
         """The prompt from `text`, which ends the user turn with no blank, to its end."""
-        return self._encode(text + self._after) + self._closing_ids
+        return self.encode_part(text + self._after) + self._closing_ids
 
     def reply_token(self, word: str) -> int | None:
         """The token of a reply that begins with this word, or None where it takes several."""
-        opened, ids = self._encode(self._reply), self._encode(self._reply + word)
+        opened, ids = self.encode_part(self._reply), self.encode_part(self._reply + word)
         return ids[-1] if ids[:-1] == opened else None
-
-    def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._bare.encode(text).ids
-        return ids
 
 
 def _apply(tokenizer: PreTrainedTokenizerFast, content: str, *, tokenize: bool) -> Any:
@@ -125,7 +118,7 @@ def _apply(tokenizer: PreTrainedTokenizerFast, content: str, *, tokenize: bool) 
         ) from error
 
 
-def _take_apart(tokenizer: PreTrainedTokenizerFast) -> tuple[str, str, Callable[[str], str]]:
+def _take_apart(tokenizer: PreTrainedTokenizerFast) -> tuple[str, str, bool]:
     head, mark, tail = _apply(tokenizer, _MARK, tokenize=False).partition(_MARK)
     if not mark or _MARK in tail:
         raise ModelLoadError(
@@ -133,9 +126,9 @@ def _take_apart(tokenizer: PreTrainedTokenizerFast) -> tuple[str, str, Callable[
         )
     shown = {probe: _apply(tokenizer, probe, tokenize=False) for probe in _PROBES}
     # Jinja's trim is str.strip.
-    for clean in (str, str.strip):
+    for trims, clean in ((False, str), (True, str.strip)):
         if all(prompt == head + clean(probe) + tail for probe, prompt in shown.items()):
-            return head, tail, clean
+            return head, tail, trims
     raise ModelLoadError(
         "the chat template changes the user's text by more than trimming it: use one that does not"
     )
