@@ -82,9 +82,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def show(figures: Sequence[Figure], repeats: int) -> None:
+def show(figures: Sequence[Figure], repeats: int, title: str = "") -> None:
     """Print the figures as a table, and where they are from."""
-    table = Table(title=f"minimum of {repeats} interleaved repeats")
+    table = Table(title=title or f"minimum of {repeats} interleaved repeats")
     for heading in ("figure", "value", "target", "met"):
         table.add_column(heading, justify="right" if heading == "value" else "left")
     words = {True: "yes", False: "[bold]no[/bold]", None: ""}

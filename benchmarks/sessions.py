@@ -105,7 +105,7 @@ def _engine(folder: Path, tokenizer: Any) -> Engine:
     model.config.max_position_embeddings = 4 * HISTORY
     tokenizer.save_pretrained(folder)
     engine = Engine.from_pretrained(save(model, folder))
-    engine._scheduler._runner._executor.model = _no_pass  # type: ignore[attr-defined]
+    engine._serving.scheduler._runner._executor.model = _no_pass  # type: ignore[attr-defined]
     return engine
 
 

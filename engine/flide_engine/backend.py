@@ -52,8 +52,12 @@ def choose_device(device: str | None, dtype: str | None) -> tuple[torch.device, 
     return torch.device(device), DTYPES[dtype or "bfloat16"]
 
 
-def make_backend(model: Decoder, pool_bytes: int | None, max_round_tokens: int) -> Backend:
+def make_backend(
+    model: Decoder, pool_bytes: int | None, max_round_tokens: int, stride: int = GRID
+) -> Backend:
     """Memory for `pool_bytes` of checkpoints on the model's device; None for as much as is fit.
+
+    Tiers below take checkpoints every `stride` tokens.
 
     On a CPU memory that was never written costs nothing, so pages and states may each have room for
     the whole budget, and the pool holds their sum below it. On a GPU each gets half.
@@ -91,6 +95,7 @@ def make_backend(model: Decoder, pool_bytes: int | None, max_round_tokens: int) 
         state_bytes=state_bytes,
         budget_bytes=pool_bytes,
         cost=model.cost,
+        stride=stride,
     )
     return Backend(storage, pool, _executor(model, storage, max_round_tokens))
 

@@ -72,12 +72,15 @@ class Reuse:
     Attributes:
         new_tokens: trunk tokens computed for this request in this round, and its branches.
         reused_tokens: trunk tokens restored from a checkpoint.
-        source: "none", "pool" (a checkpoint on the device) or "round" (an equal trunk beside it).
+        source: "none", "pool" (a checkpoint on the device), "round" (an equal trunk beside it), or
+            the name of the tier below the device that a checkpoint came from.
+        choice: whether one below the device was brought up, and why; "" if there was none.
     """
 
     new_tokens: int
     reused_tokens: int = 0
     source: str = "none"
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flide_engine.backend import choose_device, make_backend
+from flide_engine.backend import choose_device
 from flide_engine.errors import InvalidRequest
 from flide_engine.formats import Formatter, Question, answer, parse_question
 from flide_engine.futures import then
+from flide_engine.hub import fingerprint as hub_fingerprint
 from flide_engine.hub import load_tokenizer, read_config, resolve
 from flide_engine.models import Decoder, load_model
 from flide_engine.results import Ask, Result, Timing, Usage
-from flide_engine.runner import Runner
-from flide_engine.scheduler import Scheduler
+from flide_engine.serving import Serving
 from flide_engine.weights import WeightReader
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from flide_engine.core import Outcome, Request
     from flide_engine.formats import GrowingText, Text
+    from flide_engine.lower import Tiers
     from flide_engine.scheduler import Health
 
 __all__ = ["Ask", "Engine", "Result", "Timing", "Usage"]
@@ -59,16 +60,21 @@ class Engine:
         model_name: str,
         pool_bytes: int | None = None,
         max_round_tokens: int = DEFAULT_ROUND_TOKENS,
+        tiers: Tiers | None = None,
+        fingerprint: Mapping[str, str] | None = None,
     ) -> None:
         self.model_name = model_name
         self.model = model
         self.tokenizer = tokenizer
         self._formatter = Formatter(tokenizer)
-        backend = make_backend(model, pool_bytes, max_round_tokens)
-        self.storage, self.pool = backend.storage, backend.pool
-        self._scheduler = Scheduler(
-            Runner(model, self.storage, self.pool, max_round_tokens, backend.execute)
+        self._serving = Serving(
+            model,
+            pool_bytes=pool_bytes,
+            max_round_tokens=max_round_tokens,
+            tiers=tiers,
+            fingerprint=fingerprint or {},
         )
+        self.storage, self.pool = self._serving.storage, self._serving.pool
 
     @classmethod
     def from_pretrained(
@@ -79,6 +85,7 @@ class Engine:
         dtype: str | None = None,
         pool_bytes: int | None = None,
         max_round_tokens: int = DEFAULT_ROUND_TOKENS,
+        tiers: Tiers | None = None,
         progress: Progress | None = None,
     ) -> Engine:
         """Load a model.
@@ -91,6 +98,7 @@ class Engine:
             pool_bytes: what checkpoints may weigh; by default 2 GiB on a CPU, and most of the free
                 memory of a GPU.
             max_round_tokens: rows computed together at most; a larger request runs alone.
+            tiers: where checkpoints go besides the device; the caller closes the store.
             progress: called as (stage, done, total).
 
         Raises:
@@ -117,6 +125,8 @@ class Engine:
             model_name=str(model),
             pool_bytes=pool_bytes,
             max_round_tokens=max_round_tokens,
+            tiers=tiers,
+            fingerprint=hub_fingerprint(directory) if tiers else None,
         )
 
     def begin(self, tenant: str = "") -> GrowingText:
@@ -232,22 +242,22 @@ class Engine:
 
     def run(self, requests: Sequence[Request]) -> list[Outcome]:
         """Tokens in, probabilities out: what `decide` does between text and answers."""
-        return self._scheduler.run(requests)
+        return self._serving.run(requests)
 
     def submit(
         self, request: Request, *, deadline: float | None = None, eager: bool = False
     ) -> Future[Outcome]:
         """Promise what `run` gives, of one request. See `Scheduler.submit`."""
-        return self._scheduler.submit(request, deadline=deadline, eager=eager)
+        return self._serving.submit(request, deadline=deadline, eager=eager)
 
     @property
     def health(self) -> Health:
         """Whether it answers, and how much waits."""
-        return self._scheduler.health
+        return self._serving.scheduler.health
 
     def close(self, *, drain: bool = True) -> None:
         """Answer what waits if `drain`, and nothing any more."""
-        self._scheduler.close(drain=drain)
+        self._serving.close(drain=drain)
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -108,6 +109,25 @@ def read_config(directory: Path) -> dict[str, Any]:
             "download the model again"
         )
     return config
+
+
+def fingerprint(directory: Path) -> dict[str, str]:
+    """Digests of all that a model's checkpoints depend on: configuration, weights and vocabulary.
+
+    Raises:
+        ModelLoadError: a file cannot be read.
+    """
+    names = ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+    weights = sorted(path.name for path in directory.glob("*.safetensors"))
+    found = {}
+    for name in [*names, *weights]:
+        if (path := directory / name).is_file():
+            try:
+                with path.open("rb") as file:
+                    found[name] = hashlib.file_digest(file, "blake2b").hexdigest()
+            except OSError as error:
+                raise ModelLoadError(f"{path}: it cannot be read ({error.strerror}).") from error
+    return found
 
 
 def load_tokenizer(directory: Path) -> Any:

@@ -24,12 +24,15 @@ SHORTEST = 4 * GRID
 """Below this a history is recomputed sooner than a state is worth keeping."""
 
 
-def choose_marks(*, start: int, matched: int, durable: int, hybrid: bool) -> list[int]:
+def choose_marks(
+    *, start: int, matched: int, durable: int, hybrid: bool, stride: int = GRID
+) -> list[int]:
     """Grid points above `start` at which a pass leaves checkpoints, the most wanted first.
 
-    The end of the durable history; where this history parts from one already held (`matched`), for
-    two have now come that way; and the powers of two between, deepest first. A model without
-    recurrent layers needs only the first: all full pages below it are checkpoints.
+    The end of the durable history, and the last multiple of `stride` before it, where lower tiers
+    take checkpoints; where this history parts from one already held (`matched`), for two have now
+    come that way; and the powers of two between, deepest first. A model without recurrent layers
+    needs only the first: all full pages below it are checkpoints.
     """
     live = max(durable - MARGIN, 0) // GRID * GRID
     if live <= start:
@@ -37,13 +40,15 @@ def choose_marks(*, start: int, matched: int, durable: int, hybrid: bool) -> lis
     if not hybrid:
         return [live]
     marks = [live]
-    if start < matched < live:
+    if start < (coarse := live // stride * stride) < live:
+        marks.append(coarse)
+    if start < matched < live and matched not in marks:
         marks.append(matched)
     place = GRID
     while 2 * place < live:
         place *= 2
     while place > start and (start or place >= SHORTEST):
-        if place != matched:
+        if place not in marks:
             marks.append(place)
         place //= 2
     return marks[:MAX_STATES]

@@ -24,6 +24,7 @@ class Pool:
         page_bytes, state_bytes: what one weighs; without recurrent layers state_bytes is 0.
         budget_bytes: what pages and states in use may weigh together.
         cost: relative seconds to compute the tokens between two positions of a history.
+        stride: tokens between the places at which lower tiers take checkpoints.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Pool:
         state_bytes: int,
         budget_bytes: int,
         cost: Callable[[int, int], float],
+        stride: int = GRID,
     ) -> None:
         self.hybrid = state_bytes > 0
         self.page_bytes = page_bytes
@@ -42,6 +44,7 @@ class Pool:
         self.budget_bytes = budget_bytes
         self.num_pages = num_pages
         self.cost = cost
+        self.stride = stride
         self._free_pages = list(range(num_pages - 1, -1, -1))
         self._free_states = list(range(num_states - 1, -1, -1))
         self._num_states = num_states
@@ -72,8 +75,13 @@ class Pool:
         ends = (b.end for b in reversed(matched) if b.end <= limit and self._tree.usable(b))
         return next(ends, 0)
 
-    def acquire(self, request: Request) -> Lease | None:
+    def acquire(self, request: Request, marks: list[int] | None = None) -> Lease | None:
         """Lease what a request needs, resuming from the deepest usable checkpoint before its end.
+
+        Args:
+            request: what is to be read.
+            marks: where to leave checkpoints, above the place to resume from; by default the best
+                places.
 
         Returns:
             The lease, or None when it must wait for leases in use to end.
@@ -102,12 +110,8 @@ class Pool:
         pages = [block.page for block in matched[: start // GRID]]
         pages += self._take_pages(need - len(pages))
         parting = min(len(matched) * GRID, limit // GRID * GRID)
-        marks = choose_marks(
-            start=start,
-            matched=parting,
-            durable=length if request.durable is None else min(request.durable, length + MARGIN),
-            hybrid=self.hybrid,
-        )
+        if marks is None:
+            marks = self._marks(request, start, parting)
         saves = self._take_states(marks, parting) if self.hybrid else {}
         last = max(saves if self.hybrid else marks, default=start)
         lease = Lease(request, start, base, pages, saves, last, digests)
@@ -159,6 +163,17 @@ class Pool:
                 f"the state has {length} tokens, but the pool holds {room * GRID} in all: "
                 "shorten the state or give the engine a larger pool (pool_bytes)."
             )
+
+    def _marks(self, request: Request, start: int, parting: int) -> list[int]:
+        length = len(request.trunk)
+        durable = length if request.durable is None else min(request.durable, length + MARGIN)
+        return choose_marks(
+            start=start,
+            matched=parting,
+            durable=durable,
+            hybrid=self.hybrid,
+            stride=self.stride,
+        )
 
     def _end(self, lease: Lease) -> None:
         self._leases.remove(lease)

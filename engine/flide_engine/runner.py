@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from flide_engine.blocks import Lease
     from flide_engine.core import Request
     from flide_engine.executors import Executor
+    from flide_engine.lower import Lower, Restored
     from flide_engine.models import Decoder
     from flide_engine.pool import Pool
     from flide_engine.storage import Storage
@@ -48,10 +50,12 @@ class Flight:
     Attributes:
         leases: what it uses.
         read: waits for its end, and gives the log-probabilities of every branch.
+        began: when, on `time.perf_counter`.
     """
 
     leases: Sequence[Lease]
     read: Callable[[], list[LogProbabilities]]
+    began: float
 
 
 class Runner:
@@ -62,6 +66,7 @@ class Runner:
         storage, pool: its device memory and who holds what of it.
         max_round_tokens: rows of a round; a single larger request may run alone.
         execute: what runs a round; by default the model as it is.
+        lower: the tiers below the device, if there are any.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Runner:
         pool: Pool,
         max_round_tokens: int,
         execute: Executor | None = None,
+        lower: Lower | None = None,
     ) -> None:
         self._executor = execute or PlainExecutor(model, storage)
         self.depth = self._executor.depth
@@ -78,6 +84,7 @@ class Runner:
         self.storage = storage
         self.pool = pool
         self.max_round_tokens = max_round_tokens
+        self._lower = lower
 
     def bind(self) -> None:
         """Let the calling thread be the one that uses the device."""
@@ -115,7 +122,8 @@ class Runner:
             for lease in leases
         ]
         try:
-            return Flight(leases, self._executor.start(trunks))
+            began = time.perf_counter()
+            return Flight(leases, self._executor.start(trunks), began)
         except Exception as error:
             self.release(leases)
             raise PassFailed from error
@@ -131,12 +139,20 @@ class Runner:
         except Exception as error:
             self.release(flight.leases)
             raise PassFailed from error
+        if self._lower is not None:
+            self._lower.passed(flight.leases, time.perf_counter() - flight.began)
         for lease, reading in zip(flight.leases, readings, strict=True):
             if reading.finite:
+                if self._lower is not None:
+                    self._lower.keep(lease)
                 self.pool.commit(lease)
             else:
                 self.pool.release(lease)
         return readings
+
+    def bring_up(self, request: Request, restored: Restored) -> bool:
+        """Put a checkpoint that came from below on the device; whether there was room for it."""
+        return self._lower is not None and self._lower.bring_up(self.pool, request, restored)
 
     def release(self, leases: Sequence[Lease]) -> None:
         """End leases and keep nothing of them."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flide_engine.core import Outcome, Request
+    from flide_engine.lower import Restored
     from flide_engine.runner import Runner
 
 AT_EXIT_SECONDS = 30.0
@@ -62,7 +63,13 @@ class Scheduler:
         self._starting = threading.Lock()
 
     def submit(
-        self, request: Request, *, deadline: float | None = None, eager: bool = False
+        self,
+        request: Request,
+        *,
+        deadline: float | None = None,
+        eager: bool = False,
+        restored: Restored | None = None,
+        choice: str = "",
     ) -> Future[Outcome]:
         """Have a request answered; returns at once.
 
@@ -73,26 +80,32 @@ class Scheduler:
             request: what to read.
             deadline: a `time.monotonic()`; if its last round has not begun by then, it never will.
             eager: gives way to all requests that are not.
+            restored: a checkpoint of it that came from below the device.
+            choice: why one did or did not.
 
         Returns:
             A promise of the outcome, or of an error: RequestTooLarge, NonFiniteError,
             DeadlineExceeded, EngineFault, or whatever the model raised for this request alone.
         """
-        return self.submit_all([request], deadline=deadline, eager=eager)[0]
+        work = Work(request, Future(), deadline, eager, restored=restored, choice=choice)
+        self._put([work])
+        return work.future
 
-    def submit_all(
-        self, requests: Sequence[Request], *, deadline: float | None = None, eager: bool = False
-    ) -> list[Future[Outcome]]:
+    def submit_all(self, requests: Sequence[Request]) -> list[Future[Outcome]]:
         """Have requests answered that come together: equal trunks among them are computed once."""
-        futures: list[Future[Outcome]] = [Future() for _ in requests]
+        works = [Work(request, Future()) for request in requests]
+        self._put(works)
+        return [work.future for work in works]
+
+    def _put(self, given: Sequence[Work]) -> None:
         works = []
-        for request, future in zip(requests, futures, strict=True):
+        for work in given:
             try:
-                self._runner.check(request)
+                self._runner.check(work.request)
             except EngineError as error:
-                future.set_exception(error)
+                work.future.set_exception(error)
             else:
-                works.append(Work(request, future, deadline, eager))
+                works.append(work)
         if works:
             self._start()
         try:
@@ -100,7 +113,6 @@ class Scheduler:
         except EngineError as error:
             for work in works:
                 work.future.set_exception(error)
-        return futures
 
     def run(self, requests: Sequence[Request]) -> list[Outcome]:
         """Answer requests and wait for them; if one fails, those that have not begun are cancelled.

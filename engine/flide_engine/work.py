@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
+    from flide_engine.lower import Restored
+
 PATIENCE = 5
 """How many tokens that came before it a token of a request's own weighs.
 
@@ -43,6 +45,9 @@ class Work:
         whole: whether it is read in no more pieces, for one did not last.
         waited: whether it waited for a checkpoint that another one leaves.
         suspect: whether a round of it alone failed.
+        source: where the checkpoint that it resumes from came from.
+        choice: whether one was brought up from below the device, and why, in words.
+        restored: one that was, until it is on the device.
         claimed: whether its future was still ours to end when its last round began.
     """
 
@@ -63,6 +68,9 @@ class Work:
     waited: bool = False
     suspect: bool = False
     claimed: bool | None = None
+    source: str = "pool"
+    choice: str = ""
+    restored: Restored | None = None
 
     def __post_init__(self) -> None:
         tenant, trunk, branches = self.request.tenant, self.request.trunk, self.request.branches

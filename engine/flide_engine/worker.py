@@ -87,6 +87,10 @@ class Worker:
 
     def _admit(self, works: Iterable[Work]) -> None:
         for work in works:
+            if work.restored is not None:
+                if self._runner.bring_up(work.request, work.restored):
+                    work.source = work.restored.tier
+                work.restored = None
             work.resume(self._pool.held(work.request))
             work.came = self._tokens
             if not work.eager:
@@ -106,7 +110,7 @@ class Worker:
             self._inbox.end(work, _too_late(work, now))
         elif work.has_nothing_to_do or work.gave_up:
             found = work.start if work.found is None else work.found
-            self._inbox.end(work, Outcome((), _reuse(work.spent, found)))
+            self._inbox.end(work, Outcome((), _reuse(work, work.spent, found)))
         else:
             return False
         return True
@@ -219,10 +223,8 @@ class Worker:
 
     def _probe(self) -> None:
         """Raise EngineFault if not even one token can be read."""
-        while self._flying:
-            self._collect()
         lease = self._pool.acquire(Request(np.zeros(1, np.int64), ()))
-        assert lease is not None, "nothing is under way, so there is room"
+        assert lease is not None, "what just failed left at least a page"
         try:
             self._runner.collect(self._runner.launch([lease]))
         except PassFailed as failed:
@@ -241,13 +243,13 @@ def _shared_out(share: Share, position: int) -> Reuse:
     work = share.works[position]
     if position:
         others = max(len(work.request.trunk) - work.spent, 0)
-        return Reuse(work.spent + work.asked, others, "round")
+        return Reuse(work.spent + work.asked, others, "round", work.choice)
     found = max(work.found or 0, share.lease.start - work.spent)
-    return _reuse(work.spent + share.tail + work.asked, found)
+    return _reuse(work, work.spent + share.tail + work.asked, found)
 
 
-def _reuse(new: int, found: int) -> Reuse:
-    return Reuse(new, found, "pool" if found else "none")
+def _reuse(work: Work, new: int, found: int) -> Reuse:
+    return Reuse(new, found, work.source if found else "none", work.choice)
 
 
 def _too_late(work: Work, now: float) -> DeadlineExceeded:

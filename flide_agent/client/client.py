@@ -141,6 +141,12 @@ class Client(_Client):
             audit=self._audit,
         )
 
+    def to_async(self) -> AsyncClient:
+        """The same client for an event loop; closing either closes both."""
+        return AsyncClient(
+            self._transport, model=self.model, timeout=self._timeout, audit=self._audit
+        )
+
     def close(self) -> None:
         """Close the transport."""
         self._transport.close()
@@ -191,6 +197,10 @@ class AsyncClient(_Client):
             agent=agent,
             audit=self._audit,
         )
+
+    def to_sync(self) -> Client:
+        """The same client without an event loop; closing either closes both."""
+        return Client(self._transport, model=self.model, timeout=self._timeout, audit=self._audit)
 
     async def close(self) -> None:
         """Close the transport."""

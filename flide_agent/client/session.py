@@ -79,6 +79,13 @@ class _Session:
         """The history as the model reads it: `ask` answers what `system_one` answers on this."""
         return self._verbs.path.text
 
+    def twin(self) -> Self:
+        """Another object for the same session, which knows what this one does: for use by another
+        thread or task."""
+        other = type(self)(self._route, self.id, agent=self._agent, audit=self._audit)
+        other._verbs = self._verbs.twin()
+        return other
+
     def watch(
         self,
         asked: Mapping[str, Any] | Policy,

@@ -110,6 +110,13 @@ class Verbs:
         other.tokens = self.tokens
         return other
 
+    def twin(self) -> Verbs:
+        """Another client's side of the same session, which knows the same."""
+        other = Verbs(self.id, None, self.ttl, self.history)
+        other._opening, other._path, other._held = self._opening, self._path, self._held
+        other._acked, other.tokens = set(self._acked), self.tokens
+        return other
+
     def adopt(self, path: Path) -> None:
         """Begin with a history that the other side has."""
         self._path, self._held = path, path.head

@@ -60,8 +60,9 @@ def place(tree: SessionTree, request: AppendRequest) -> Placed:
     found = history.compare(held, given)
     # Turns deleted in the middle leave a tail too; before a window only system prompts are kept.
     windowed = found.overlap and all(node.is_system for node in way[: found.common])
-    if windowed and request.history == "full" and start is tree.root:
-        node = tree.extend(*tree.follow(reference, turns[found.common + found.overlap :]))
+    if windowed and request.history == "full" and start.depth <= found.common:
+        known = found.common + found.overlap - start.depth
+        node = tree.extend(*tree.follow(reference, turns[known:]))
         return Placed(node, "windowed", found.common, reference)
     reason = "summarised" if request.summary else "windowed" if windowed else "edited"
     return Placed(tree.extend(before, rest), reason, found.common, before)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import CancelledError, Future, wait
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flide_engine.core import GRID, Request
+from flide_engine.core import GRID, Branch, Request
 from flide_engine.errors import DeadlineExceeded, RequestTooLarge
 from flide_engine.filling import EAGER_TOKENS, WORTH_WAITING
 from flide_engine.marks import MARGIN
@@ -36,6 +37,7 @@ def stage(hybrid: bool) -> Iterator[Stage]:
     assert_empty(made.pool)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3)), min_size=2, max_size=60))
 def test_later_ones_that_go_first_are_few(plan: list[tuple[int, int]]) -> None:
     """However requests come and go, those that pass one have fewer than so many times its tokens.
@@ -75,17 +77,16 @@ def test_a_small_one_goes_before_a_large_one(stage: Stage) -> None:
 
 def test_a_large_one_waits_for_no_endless_row_of_small_ones(stage: Stage) -> None:
     """New small ones come with every round, and yet its turn comes within the bound."""
-    small = 300
+    seeds = count()
 
     def more(_: object) -> None:
-        if len(stage.rounds) < 50:
-            for _ in range(3):
-                stage.submit(ask(history(small, 1 + len(stage.rounds))))
+        for _ in range(3 if len(stage.rounds) < 30 else 0):
+            stage.submit(ask(history(300, next(seeds))))
 
     with stage.held():
         large = stage.submit(ask(history(900, 9000)))
         stage.meets = more
-        stage.submit(ask(history(small, 0)))
+        stage.submit(ask(history(300, next(seeds))))
     large.result(PATIENT)
     before = next(i for i, marks in enumerate(stage.order()) if 9000 in marks)
     assert sum(stage.rows()[:before]) < (PATIENCE - 1) * 905 + 1000
@@ -114,13 +115,15 @@ def test_a_long_trunk_is_read_in_pieces_with_others_between(stage: Stage) -> Non
 def test_small_ones_that_keep_coming_are_in_every_round_of_a_long_one(stage: Stage) -> None:
     """Pieces leave half of the rows to others."""
 
+    seeds = count()
+
     def more(_: object) -> None:
         if len(stage.rounds) < 20:
-            stage.submit(ask(history(200, len(stage.rounds))))
+            stage.submit(ask(history(200, next(seeds))))
 
     with stage.held():
         long = stage.submit(ask(history(6000, 6000)))
-        stage.submit(ask(history(200, 1)))
+        stage.submit(ask(history(200, next(seeds))))
         stage.meets = more
     long.result(PATIENT)
     rounds = [marks for marks in stage.order() if 6000 in marks]
@@ -151,13 +154,13 @@ def test_a_pool_just_large_enough_reads_a_long_trunk(hybrid: bool) -> None:
 
 def test_who_shares_a_long_new_opening_waits_for_its_checkpoint(stage: Stage) -> None:
     """It is computed by the first one; where they part a checkpoint is left for the third."""
-    opening = history(700, 3)
+    opening = history(400, 3)
     with stage.held():
         first, *others = [stage.submit(ask(joined(opening, words(60, n)))) for n in (1, 2, 3)]
     assert first.result(PATIENT).reuse.reused_tokens == 0
     reused = [future.result(PATIENT).reuse.reused_tokens for future in others]
     assert min(reused) >= WORTH_WAITING
-    assert sum(stage.rows()) == 3 * 765 - sum(reused)
+    assert sum(stage.rows()) == 3 * 465 - sum(reused)
 
 
 def test_a_short_shared_opening_is_not_waited_for(stage: Stage) -> None:
@@ -193,6 +196,15 @@ def test_equal_trunks_are_computed_once_as_far_as_the_round_holds_their_question
     assert len(stage.rounds) == 2
 
 
+def test_an_equal_trunk_that_must_be_computed_is_not_shared(stage: Stage) -> None:
+    """A question that hangs off an early place would have both trunks computed from there."""
+    trunk = history(600, 3)
+    stage.submit(ask(trunk)).result(PATIENT)
+    early = Request(trunk, (Branch(words(70), np.arange(3), fork=64),))
+    late, _ = stage.scheduler.submit_all([ask(trunk), early])
+    assert late.result(PATIENT).reuse.new_tokens == 600 - 576 + 5
+
+
 def test_every_answer_is_its_own_questions(stage: Stage) -> None:
     """Also of questions that share a trunk."""
     trunk = history(100, 3)
@@ -216,15 +228,16 @@ def test_what_the_pool_has_no_room_for_waits_and_others_pass(hybrid: bool) -> No
 
 def test_nobody_passes_the_first_for_whom_the_pool_has_no_room() -> None:
     """While rounds are under way one after the other, a large one would never find it free."""
-    stage = Stage(make(False, pages=16), max_rows=600, depth=2)
+    stage = Stage(make(False, pages=12), max_rows=600, depth=2)
+
+    seeds = count()
 
     def more(_: object) -> None:
-        if len(stage.rounds) < 30:
-            for _ in range(4):
-                stage.submit(ask(history(300, 1 + len(stage.rounds))))
+        for _ in range(4 if len(stage.rounds) < 30 else 0):
+            stage.submit(ask(history(300, next(seeds))))
 
     stage.meets = more
-    stage.submit(ask(history(300, 0)))
+    stage.submit(ask(history(300, next(seeds))))
     large = stage.submit(ask(history(550, 5500)))
     large.result(PATIENT)
     stage.scheduler.close(drain=False)
@@ -250,7 +263,7 @@ def test_the_checkpoint_of_a_round_under_way_is_waited_for(hybrid: bool) -> None
     opening = history(800, 2)
     with stage.held():
         asks = [ask(joined(opening, words(90, n))) for n in (1, 2)]
-        asks += [ask(history(700, n)) for n in (3, 4, 5)]
+        asks += [ask(history(900, n)) for n in (3, 4, 5)]
         futures = stage.scheduler.submit_all(asks)
     reused = [future.result(PATIENT).reuse.reused_tokens for future in futures]
     stage.scheduler.close(drain=True)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,17 @@ def test_what_breaks_a_round_is_found_and_fails_alone(stage: Stage, bad: Sequenc
     wanted = [ValueError if mark else None for mark in marks]
     assert errors_of(futures) == wanted
     assert stage.scheduler.health.alive
+
+
+def test_what_fails_beside_a_round_that_fills_the_pool_fails_alone(hybrid: bool) -> None:
+    """There is room to find out whether the engine is sound."""
+    stage = Stage(make(hybrid, pages=6), max_rows=300, depth=2)
+    stage.meets = raises_if(has_bad, ValueError("not so"))
+    with stage.held():
+        bad = stage.submit(ask(history(60, 1), mark=BAD))
+        others = [stage.submit(ask(history(290, n))) for n in range(2, 6)]
+    assert errors_of([bad, *others]) == [ValueError, *[None] * 4]
+    stage.scheduler.close(drain=True)
 
 
 def test_a_long_trunk_may_fail_on_its_way(stage: Stage) -> None:
@@ -146,18 +158,16 @@ def test_a_fault_of_the_bookkeeping_is_told_to_all(
 ) -> None:
     """It is nobody's request's fault."""
     with stage.held():
-        futures = [stage.submit(ask(history(600, n))) for n in range(3)]
-        acquire = stage.pool.acquire
+        futures = [stage.submit(ask(history(300, n))) for n in range(5)]
+        acquire, calls = stage.pool.acquire, count(1)
 
         def broken(request: Request) -> Any:
-            if len(stage.rounds) == 2:
+            if next(calls) == 5:
                 raise KeyError("lost")
             return acquire(request)
 
         monkeypatch.setattr(stage.pool, "acquire", broken)
-        stage.rounds.append([])
-    errors = errors_of(futures)
-    assert errors[-1] is EngineFault
+    assert errors_of(futures) == [None] * 3 + [EngineFault] * 2
     assert "KeyError" in str(futures[-1].exception())
     assert not stage.scheduler.health.alive
 

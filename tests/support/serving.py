@@ -45,7 +45,8 @@ class Stage:
     Attributes:
         rounds: the trunks of every round, failed ones too.
         under_way, most_under_way: rounds that were started and not waited for, now and ever.
-        meets: called with every round; may raise.
+        meets: called with every round; may raise. With a depth of 1 that is when a round is
+            started, else when it is waited for.
         spoils: which branches have no finite answer.
     """
 
@@ -75,13 +76,14 @@ class Stage:
         meets = self.meets
         if self.depth == 1:
             self._pass()
-        meets(trunks)
+            meets(trunks)
         branches = [branch for trunk in trunks for branch in trunk.branches]
 
         def read() -> list[LogProbabilities]:
+            self.under_way -= 1
             if self.depth > 1:
                 self._pass()
-            self.under_way -= 1
+                meets(trunks)
             return [
                 np.log(branch.label_ids + 1.0) * (np.nan if self.spoils(branch) else 1)
                 for branch in branches
