@@ -41,6 +41,7 @@ class SessionInfo(_Wire):
         diverged_at: how many leading turns are as before, where the history did not just go on.
         reason: how it relates to the history before it.
         source: where the reused tokens came from.
+        choice: whether a checkpoint was brought up from a lower tier, and why.
     """
 
     id: str
@@ -51,6 +52,7 @@ class SessionInfo(_Wire):
     diverged_at: int | None = None
     reason: Reason = "appended"
     source: str = "none"
+    choice: str = ""
 
 
 class Answers(SystemOneResponse):

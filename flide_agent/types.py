@@ -245,11 +245,13 @@ class Reuse(_Wire):
         new_tokens: computed in this pass.
         reused_tokens: taken from a checkpoint or from an equal state in the same pass.
         source: where the reused ones came from.
+        choice: whether a checkpoint was brought up from a lower tier, and why.
     """
 
     new_tokens: _Count
     reused_tokens: _Count
     source: str
+    choice: str = ""
 
 
 class Timing(_Wire):

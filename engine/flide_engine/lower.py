@@ -85,7 +85,7 @@ class _Going(NamedTuple):
         """The value, of bytes on the host."""
         return Value(
             self.key,
-            memoryview(payload.numpy()),
+            payload.numpy().data,
             self.kind,
             self.position,
             seconds=self.seconds,
@@ -238,7 +238,7 @@ class Lower:
         wants = []
         for place, (key, buffer) in enumerate(zip(keys, buffers, strict=True)):
             parent = keys[place - 1] if place else None
-            wants.append(Want(key, memoryview(buffer.numpy()), tenant, parent))
+            wants.append(Want(key, buffer.numpy().data, tenant, parent))
         loaded = self.store.load(wants, deadline)
         return None if any(held is None for held in loaded) else buffers
 

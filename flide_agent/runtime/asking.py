@@ -126,6 +126,7 @@ class Asker:
             new_tokens=result.reuse.new_tokens,
             reused_tokens=result.reuse.reused_tokens,
             source=result.reuse.source,
+            choice=result.reuse.choice,
             diverged_at=placed.diverged_at,
             reason=placed.reason,
         )

@@ -29,7 +29,7 @@ ANSWERED: dict[str, Any] = {
         },
     },
     "usage": {"input_tokens": 12, "output_tokens": 0},
-    "x_reuse": {"new_tokens": 12, "reused_tokens": 0, "source": "none"},
+    "x_reuse": {"new_tokens": 12, "reused_tokens": 0, "source": "none", "choice": ""},
     "x_timing": {"plan_ms": 1.0, "run_ms": 2.0, "total_ms": 3.0},
 }
 
