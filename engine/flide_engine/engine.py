@@ -250,6 +250,10 @@ class Engine:
         """Promise what `run` gives, of one request. See `Scheduler.submit`."""
         return self._serving.submit(request, deadline=deadline, eager=eager)
 
+    def forget(self) -> None:
+        """Drop all checkpoints on the device that nobody is using."""
+        self._serving.forget()
+
     @property
     def health(self) -> Health:
         """Whether it answers, and how much waits."""

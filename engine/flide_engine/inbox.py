@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from flide_engine.errors import EngineFault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flide_engine.core import Outcome
     from flide_engine.work import Work
 
 CLOSED = "the engine was closed before this request was answered: load it anew."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """Something to be done in the device's thread.
+
+    Attributes:
+        what: is called.
+        done: promises what it returns.
+    """
+
+    what: Callable[[], Any]
+    done: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        """Do it."""
+        try:
+            self.done.set_result(self.what())
+        except BaseException as error:
+            self.done.set_exception(error)
 
 
 class Inbox:
@@ -31,6 +53,7 @@ class Inbox:
         # Reentrant: whoever holds it may be the one that collects garbage, and so stops the engine.
         self._changed = threading.Condition(threading.RLock())
         self._arrived: list[Work] = []
+        self._calls: list[Call] = []
         self.unfinished: set[Work] = set()
         self.fault: str | None = None
         self.closed = False
@@ -51,6 +74,24 @@ class Inbox:
             self.keeper = keeper if self.unfinished else None
             self._changed.notify()
 
+    def call(self, call: Call) -> None:
+        """Have something done between two rounds.
+
+        Raises:
+            EngineFault: the engine answers nothing any more.
+        """
+        with self._changed:
+            if self.closed:
+                raise EngineFault(self.fault or CLOSED)
+            self._calls.append(call)
+            self._changed.notify()
+
+    def calls(self) -> list[Call]:
+        """What is to be done before the next round."""
+        with self._changed:
+            calls, self._calls = self._calls, []
+            return calls
+
     def take(self, *, wait: bool) -> list[Work] | None:
         """What came since; None if nothing will ever come.
 
@@ -58,10 +99,10 @@ class Inbox:
             wait: until something comes.
         """
         with self._changed:
-            while wait and not self._arrived and not self.closed:
+            while wait and not (self._arrived or self._calls or self.closed):
                 self._changed.wait()
             arrived, self._arrived = self._arrived, []
-            return None if wait and not arrived else arrived
+            return None if wait and not (arrived or self._calls) else arrived
 
     def end(self, work: Work, result: Outcome | BaseException) -> None:
         """Keep a promise, unless it was cancelled."""
@@ -88,6 +129,9 @@ class Inbox:
         with self._changed:
             self.closed, self.fault = True, fault
             left = list(self.unfinished)
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call.done.set_exception(EngineFault(fault))
         for work in left:
             error = EngineFault(fault)
             error.__cause__ = cause

@@ -89,7 +89,7 @@ class Runner:
     def bind(self) -> None:
         """Let the calling thread be the one that uses the device."""
         if self.storage.device.type == "cuda":
-            torch.cuda.set_device(self.storage.device)
+            torch.cuda.set_device(self.model.embedding.device)
 
     def check(self, request: Request) -> None:
         """Raise RequestTooLarge for a request that can never be answered here."""

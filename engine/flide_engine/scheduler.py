@@ -7,19 +7,21 @@ import threading
 import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flide_engine.errors import EngineError
-from flide_engine.inbox import Inbox
+from flide_engine.inbox import Call, Inbox
 from flide_engine.work import Work
 from flide_engine.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flide_engine.core import Outcome, Request
     from flide_engine.lower import Restored
     from flide_engine.runner import Runner
+
+T = TypeVar("T")
 
 AT_EXIT_SECONDS = 30.0
 """How long the interpreter waits for the round under way before it goes."""
@@ -127,6 +129,18 @@ class Scheduler:
         finally:
             for future in futures:
                 future.cancel()
+
+    def call(self, what: Callable[[], T]) -> T:
+        """What a function returns that is called between two rounds, in the device's thread.
+
+        Raises:
+            EngineFault: the engine answers nothing any more.
+        """
+        call = Call(what)
+        self._start()
+        self._inbox.call(call)
+        result: T = call.done.result()
+        return result
 
     @property
     def health(self) -> Health:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from flide_engine.backend import Backend
+    from flide_engine.blocks import PoolUse
     from flide_engine.core import Outcome, Request
     from flide_engine.lower import Lower, Tiers
     from flide_engine.models import Decoder
@@ -70,6 +71,14 @@ class Serving:
         """Promise an outcome. See `Scheduler.submit`."""
         way = self._restorer or self.scheduler
         return way.submit(request, deadline=deadline, eager=eager)
+
+    def forget(self) -> None:
+        """Drop all checkpoints on the device that nobody is using."""
+        self.scheduler.call(self.pool.clear)
+
+    def use(self) -> PoolUse:
+        """What the device holds, between two rounds."""
+        return self.scheduler.call(self.pool.use)
 
     def close(self, *, drain: bool) -> None:
         """Answer what waits if `drain`, hand the last checkpoints to the store, and end."""

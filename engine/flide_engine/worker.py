@@ -76,6 +76,8 @@ class Worker:
         arrived = self._inbox.take(wait=idle)
         if arrived is None:
             return False
+        for call in self._inbox.calls():
+            call.run()
         self._admit(arrived)
         self._queue = [work for work in self._queue if not self._leaves(work)]
         self._queue.sort(key=attrgetter("rank"))

@@ -67,6 +67,6 @@ def engines(directory: Path) -> Iterator[tuple[Engine, Engine]]:
 def stage(engines: tuple[Engine, Engine]) -> Iterator[Stage]:
     """A client of its own on the shared engines."""
     engine, fresh = engines
-    engine.pool.clear()
+    engine.forget()
     with Client.local(engine) as client:
         yield Stage(engine, client, fresh)

@@ -54,7 +54,7 @@ class TestKeys:
     def test_a_repeat_gets_the_stored_reply(self, session: Session, stage: Stage) -> None:
         """Nothing is computed, and the decision says that it is a replay."""
         first = session.decide(ALWAYS, state=CALL, key="k")
-        stage.engine.pool.clear()
+        stage.engine.forget()
         again = session.decide(ALWAYS, state=CALL, key="k")
 
         assert (first.replayed, again.replayed) == (False, True)

@@ -66,6 +66,9 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(session=sessions, new=st.lists(messages, max_size=3))
     def append(self, session: Session, new: list[Any]) -> None:
+        self.append_(session, new)
+
+    def append_(self, session: Session, new: list[Any]) -> None:
         session.append(*new)
         self.held[session] += new
         self.check_text(session, new)
@@ -147,7 +150,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def forget_checkpoints(self) -> None:
-        self.stage.engine.pool.clear()
+        self.stage.engine.forget()
 
     def check_text(self, session: Session, new: Sequence[Any] = ()) -> None:
         """An append may have followed what others appended: then the text ends with ours."""
