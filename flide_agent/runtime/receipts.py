@@ -51,6 +51,17 @@ class Receipts:
             )
         return receipt.reply
 
+    def replies(self, count: int) -> list[tuple[str, str, Answers]]:
+        """The newest replies that are there, oldest first: key, fingerprint and answers."""
+        ready = [
+            (key, receipt.fingerprint, receipt.reply.result())
+            for key, receipt in self._held.items()
+            if receipt.reply.done()
+            and not receipt.reply.cancelled()
+            and receipt.reply.exception() is None
+        ]
+        return ready[-count:]
+
     def store(self, key: str, fingerprint: str, reply: Future[Answers]) -> None:
         """Keep a reply for the repeat of its request."""
         self._held[key] = Receipt(fingerprint, reply)

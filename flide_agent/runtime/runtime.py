@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from flide_agent.runtime.memory import SessionMemory
     from flide_agent.runtime.placing import Placed
     from flide_agent.session_types import Answers, AppendRequest, AskRequest
     from flide_agent.types import SystemOneRequest, SystemOneResponse
@@ -38,6 +39,7 @@ class Runtime:
         eager: whether an append is read at once, at low priority.
         max_sessions: of more, the one unused for longest goes.
         clock: seconds that only go forward, for sessions' ages.
+        memory: keeps what must outlive the process; the runtime closes it.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Runtime:
         eager: bool = True,
         max_sessions: int = MAX_SESSIONS,
         clock: Callable[[], float] = time.monotonic,
+        memory: SessionMemory | None = None,
     ) -> None:
         self.engine = engine
         self.model_name = engine.model_name
@@ -56,6 +59,7 @@ class Runtime:
         )
         self._asker = Asker(engine)
         self._announcer = Announcer()
+        self._memory = memory
 
     def system_one(
         self, request: SystemOneRequest, *, tenant: str = "", timeout: float | None = None
@@ -83,6 +87,7 @@ class Runtime:
         """
         session = self._sessions.open(tenant, session_id, request)
         with session.tree.lock:
+            self._recall(session)
             placed = place(session.tree, request)
             self._read_ahead(session, placed)
             return self._asker.info(session, placed)
@@ -103,12 +108,16 @@ class Runtime:
         """
         session = self._sessions.open(tenant, session_id, request)
         with session.tree.lock:
+            self._recall(session)
             placed = place(session.tree, request)
             if session.eager is not None:
                 session.eager.cancel()
             if placed.node is not placed.before:
                 self._ask_standing(session, placed)
-            return self._asker.ask(session, placed, request, deadline_in(timeout))
+            reply = self._asker.ask(session, placed, request, deadline_in(timeout))
+        if (memory := self._memory) is not None:
+            reply.add_done_callback(lambda done: memory.note(session))
+        return reply
 
     def watch(
         self,
@@ -170,11 +179,15 @@ class Runtime:
 
     def drop(self, tenant: str, session_id: str) -> bool:
         """Forget a session; says whether it was held."""
+        if self._memory is not None:
+            self._memory.forget(self._sessions.key(tenant, session_id))
         return self._sessions.drop(tenant, session_id)
 
     def close(self) -> None:
-        """Stop calling back."""
+        """Stop calling back, and write the last records."""
         self._announcer.close()
+        if self._memory is not None:
+            self._memory.close()
 
     def _describe(self, session: Session, head: str, *, turns: bool) -> SessionDescription:
         tree = session.tree
@@ -186,6 +199,10 @@ class Runtime:
             turns=[n.text for n in path(node)] if turns else None,
             heads=len(tree),
         )
+
+    def _recall(self, session: Session) -> None:
+        if self._memory is not None:
+            self._memory.recall(session)
 
     def _read_ahead(self, session: Session, placed: Placed) -> None:
         """Start computing what was appended: its standing questions, or else only its state."""

@@ -45,6 +45,8 @@ class Session:
         watches: standing questions.
         standing: their answers, by head and what is asked.
         eager: the reading ahead that is under way.
+        recalled: whether its record was looked for.
+        written: how often its record was written.
     """
 
     tree: SessionTree
@@ -57,6 +59,8 @@ class Session:
     watches: dict[str, Watch] = field(default_factory=dict)
     standing: OrderedDict[tuple[str, str], Future[Answers]] = field(default_factory=OrderedDict)
     eager: Future[Outcome] | None = None
+    recalled: bool = False
+    written: int = 0
 
     def keep_standing(self, key: tuple[str, str], reply: Future[Answers]) -> None:
         """Keep the answer to a standing question, for whoever asks it."""
@@ -100,7 +104,7 @@ class Sessions:
             SessionNotFound: it is not, or is held no longer.
         """
         with self._lock:
-            session = self._find(self._key(tenant, session_id))
+            session = self._find(self.key(tenant, session_id))
         if session is None:
             raise SessionNotFound(
                 f"no session {session_id!r} is held: it expired or never was; send its whole "
@@ -118,7 +122,7 @@ class Sessions:
             session = self.get(tenant, session_id)
         else:
             with self._lock:
-                key = self._key(tenant, session_id)
+                key = self.key(tenant, session_id)
                 session = self._find(key) or self._create(key)
         if request.ttl is not None:
             session.ttl = request.ttl
@@ -127,7 +131,7 @@ class Sessions:
     def add(self, tenant: str, session_id: str, ttl: float) -> Session:
         """A new session in place of any of that key."""
         with self._lock:
-            key = self._key(tenant, session_id)
+            key = self.key(tenant, session_id)
             self._held.pop(key, None)
             session = self._create(key)
         session.ttl = ttl
@@ -136,9 +140,10 @@ class Sessions:
     def drop(self, tenant: str, session_id: str) -> bool:
         """Forget a session; says whether there was one."""
         with self._lock:
-            return self._held.pop(self._key(tenant, session_id), None) is not None
+            return self._held.pop(self.key(tenant, session_id), None) is not None
 
-    def _key(self, tenant: str, session_id: str) -> SessionKey:
+    def key(self, tenant: str, session_id: str) -> SessionKey:
+        """What tells the session from all others."""
         return SessionKey(tenant, session_id, self._model)
 
     def _find(self, key: SessionKey) -> Session | None:

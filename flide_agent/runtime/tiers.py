@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flide_cache import CheckpointStore
+    from flide_cache.records import Records
 
 SECRET_BYTES = 16
 
@@ -25,10 +26,12 @@ class OpenTiers:
 
     Attributes:
         tiers: for `Engine.from_pretrained`.
+        records: for `SessionMemory`.
     """
 
-    def __init__(self, tiers: Tiers, close: Callable[[], None]) -> None:
+    def __init__(self, tiers: Tiers, records: Records, close: Callable[[], None]) -> None:
         self.tiers = tiers
+        self.records = records
         self.close = close
 
     def __enter__(self) -> Tiers:
@@ -77,9 +80,12 @@ def open_tiers(
             f"the secret has {len(secret)} bytes, but needs {SECRET_BYTES}: take one from "
             "python -c 'import secrets; print(secrets.token_hex(32))'."
         )
+    secret = secret or secrets.token_bytes(32)
     with ExitStack() as opening:
         try:
-            store = _store(opening, host_bytes, tenant_bytes, redis_url, ttl_seconds)
+            store, records = _open(
+                opening, host_bytes, tenant_bytes, redis_url, secret, ttl_seconds
+            )
         except ImportError as error:
             raise MissingExtra(str(error)) from error
         except ValueError as error:
@@ -88,19 +94,22 @@ def open_tiers(
     from flide_cache import RestoreModel
 
     model = RestoreModel(_TOKENS_PER_SECOND["cuda" if device.startswith("cuda") else "cpu"])
-    return OpenTiers(Tiers(store, model, secret or secrets.token_bytes(32)), close)
+    return OpenTiers(Tiers(store, model, secret), records, close)
 
 
-def _store(
+def _open(
     opening: ExitStack,
     host_bytes: int,
     tenant_bytes: int | None,
     redis_url: str | None,
+    secret: bytes,
     ttl_seconds: int,
-) -> CheckpointStore:
+) -> tuple[CheckpointStore, Records]:
     from flide_cache import HostStore, Tier, TieredStore
+    from flide_cache.records import Records
 
     tiers = []
+    link = None
     if host_bytes:
         tiers.append(Tier(HostStore(host_bytes, tenant_bytes=tenant_bytes)))
     if redis_url is not None:
@@ -109,4 +118,4 @@ def _store(
 
         link = opening.enter_context(RedisLink(redis_url))
         tiers.append(Tier(RedisStore(link, ttl_seconds=ttl_seconds)))
-    return opening.enter_context(TieredStore(tiers))
+    return opening.enter_context(TieredStore(tiers)), Records(secret, link=link)

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flide_agent import Client, InvalidInput, Noul
+from flide_agent import Client, InvalidInput, Noul, Policy, Rule
+from flide_agent.runtime import Runtime
+from flide_agent.runtime.local import LocalTransport
+from flide_agent.runtime.memory import SessionMemory
 from flide_agent.runtime.tiers import open_tiers
 from flide_engine.engine import Engine
 from tests.cache.server import RedisServer
@@ -122,3 +125,26 @@ def test_settings_that_cannot_be() -> None:
         open_tiers(redis_url="http://user:hunter2@localhost", secret=SECRET)
     assert "hunter2" not in str(caught.value)
     assert open_tiers() is None
+
+
+def test_decisions_outlive_the_process(model: Path, server: RedisServer) -> None:
+    """A repeated step is not asked again, bands hold, and "last" is where it was."""
+    question = {"q": Noul(instructions="Is it done?")}
+    call = {"tool": "x", "arguments": {}}
+    policy = Policy(rules=[Rule("q", question["q"], review=0.0, release=0.0)], timeout=60)
+    replies = []
+    for _ in range(2):
+        opened = open_tiers(redis_url=server.url, secret=SECRET)
+        assert opened is not None
+        with opened as tiers, Engine.from_pretrained(model, tiers=tiers) as engine:
+            runtime = Runtime(engine, memory=SessionMemory(opened.records))
+            with Client(LocalTransport(runtime, owns_engine=False)) as client:
+                session = client.session("decided")
+                session.sync(STEPS[:3])
+                replies.append(session.decide(policy, state=call, key="step 3"))
+                bands = runtime._sessions.get("", "decided").bands
+    first, again = replies
+
+    assert (first.replayed, again.replayed) == (False, True)
+    assert again.id == first.id
+    assert bands == {("", policy.digest): {"q": "review"}}
