@@ -17,6 +17,7 @@ import torch
 
 from flide_cache import Kind, Namespace, Value, Want
 from flide_cache.policy import STRIDE as STRIDE
+from flide_engine.audit import Audit
 from flide_engine.core import GRID, Request
 from flide_engine.marks import MARGIN
 
@@ -43,11 +44,13 @@ class Tiers(NamedTuple):
         store: keeps them.
         model: says whether to load or to compute.
         secret: shared by all replicas that share the store; at least 16 bytes.
+        audit: the share of restored requests that are computed again, at low priority, to compare.
     """
 
     store: CheckpointStore
     model: RestoreModel
     secret: bytes
+    audit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +112,7 @@ class Lower:
     ) -> None:
         self.store, self.model = tiers.store, tiers.model
         self._secret = tiers.secret
+        self.audit = Audit(tiers.audit)
         self._parts = parts
         self._hybrid = hybrid
         self._fingerprint = dict(fingerprint)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_AUDITOR = "\0audit"
+"""A tenant of which no checkpoint is ever kept."""
+
 LOADERS = 4
 """Requests whose checkpoints are looked for at one time."""
 
@@ -60,6 +63,8 @@ class Restorer:
                 request, deadline=deadline, eager=eager, restored=restored, choice=choice
             )
             outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
+            if restored is not None and request.branches and self._lower.audit.chooses():
+                inner.add_done_callback(lambda done: self._check(request, done))
             inner.add_done_callback(lambda done: _pass_on(done, outer))
 
         self._threads.submit(bring)
@@ -68,6 +73,18 @@ class Restorer:
     def close(self) -> None:
         """Submit what is still being looked for."""
         self._threads.shutdown(wait=True)
+
+    def _check(self, request: Request, restored: Future[Outcome]) -> None:
+        """Compute a restored request again, from nothing and leaving nothing, and compare."""
+        if restored.cancelled() or restored.exception() is not None:
+            return
+        afresh = replace(request, tenant=_AUDITOR, durable=0, digests=())
+
+        def compare(computed: Future[Outcome]) -> None:
+            if not computed.cancelled() and computed.exception() is None:
+                self._lower.audit.compare(restored.result(), computed.result())
+
+        self._scheduler.submit(afresh, eager=True).add_done_callback(compare)
 
     def _find(self, request: Request) -> tuple[Restored | None, str]:
         try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
 from flide_cache import Admission, HostStore, RestoreModel, Speed, Tier, TieredStore
 from flide_engine.blocks import block_digests
-from flide_engine.core import GRID
+from flide_engine.core import GRID, Outcome
 from flide_engine.engine import Engine
 from flide_engine.lower import Tiers
 from flide_engine.marks import MARGIN
@@ -51,7 +52,8 @@ def start(directory: Path, store: CheckpointStore) -> Iterator[Callable[..., Eng
 
     def start(speed: float = FAST, **options: Any) -> Engine:
         model = RestoreModel(1_000, {"host": Speed(1e-5, speed)})
-        tiers = Tiers(options.pop("store", store), model, options.pop("secret", SECRET))
+        kept, secret = options.pop("store", store), options.pop("secret", SECRET)
+        tiers = Tiers(kept, model, secret, options.pop("audit", 0.0))
         engines.append(Engine.from_pretrained(directory, dtype="float64", tiers=tiers, **options))
         return engines[-1]
 
@@ -208,3 +210,23 @@ def test_a_growing_session_moves(start: Callable[..., Engine]) -> None:
         if number > 1:
             assert reuse.source == "host"
             assert reuse.new_tokens < 1400
+
+
+def test_the_audit_computes_again(start: Callable[..., Engine]) -> None:
+    """A share of what was restored is computed, and a wrong answer is counted."""
+    first = start()
+    ask(first, TEXT)
+    settled(first)
+    engine = start(audit=1.0)
+    _, reuse = ask(engine, TEXT)
+    audit = engine._serving._lower.audit  # type: ignore[union-attr]
+    for _ in range(1_000):
+        if audit.checked:
+            break
+        time.sleep(0.01)
+
+    assert reuse.source == "host"
+    assert (audit.checked, audit.mismatched) == (1, 0)
+    one = Outcome((np.array([0.5, 0.5]),))
+    audit.compare(one, Outcome((np.array([0.6, 0.4]),)))
+    assert (audit.checked, audit.mismatched) == (2, 1)
