@@ -7,6 +7,7 @@ from flide_agent.exceptions import (
     ActionBlocked,
     ActionNeedsReview,
     ActionRefused,
+    Busy,
     EngineUnavailable,
     FlideError,
     InvalidInput,
@@ -16,6 +17,7 @@ from flide_agent.exceptions import (
     SessionNotFound,
     TimedOut,
     TooLarge,
+    Unauthorized,
 )
 from flide_agent.parsing import parse_questions, parse_request
 from flide_agent.policy import (
@@ -60,6 +62,7 @@ __all__ = [
     "AsyncSession",
     "AuditRecord",
     "AuditSink",
+    "Busy",
     "Choice",
     "ChoiceAnswer",
     "Client",
@@ -91,6 +94,7 @@ __all__ = [
     "TimedOut",
     "Timing",
     "TooLarge",
+    "Unauthorized",
     "Usage",
     "__version__",
     "guarded",

@@ -9,6 +9,8 @@
     ├── KeyConflict        an idempotency key was used again for something else
     ├── TimedOut           there was no answer in the time given (also a TimeoutError)
     ├── EngineUnavailable  the engine cannot answer, whatever is asked
+    │   ├── Unauthorized       the server does not know the API key
+    │   └── Busy               too much is asked of the server; later it may answer
     └── ActionRefused      a policy did not allow what was about to happen
         ├── ActionBlocked      it must not happen
         └── ActionNeedsReview  a person should look at it first
@@ -66,6 +68,14 @@ class TimedOut(FlideError, TimeoutError):
 
 class EngineUnavailable(FlideError):
     """The engine cannot answer, whatever is asked."""
+
+
+class Unauthorized(EngineUnavailable):
+    """The server does not know the API key, or was sent none."""
+
+
+class Busy(EngineUnavailable):
+    """The server has too much in hand, of this tenant or of all: try again later."""
 
 
 class ActionRefused(FlideError):

@@ -64,6 +64,11 @@ class Request:
     durable: int | None = None
     digests: Sequence[bytes] = ()
 
+    @property
+    def size(self) -> int:
+        """Tokens of the trunk and of all branches."""
+        return len(self.trunk) + sum(len(branch.token_ids) for branch in self.branches)
+
 
 @dataclass(frozen=True, slots=True)
 class Reuse:

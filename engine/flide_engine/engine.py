@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flide_engine.backend import choose_device
-from flide_engine.errors import InvalidRequest
-from flide_engine.formats import Formatter, Question, answer, parse_question
+from flide_engine.errors import RequestTooLarge
+from flide_engine.formats import Formatter, Question, answer, parse_questions
 from flide_engine.futures import then
 from flide_engine.hub import fingerprint as hub_fingerprint
 from flide_engine.hub import load_tokenizer, read_config, resolve
@@ -157,7 +157,7 @@ class Engine:
         Raises:
             InvalidRequest: one sentence that names the field, the rule and the way out.
         """
-        return self._plan(Ask(state, questions, tenant, durable, local), _parse(questions))
+        return self._plan(Ask(state, questions, tenant, durable, local), parse_questions(questions))
 
     def plan_trunk(self, state: Text | GrowingText, *, tenant: str = "") -> Request:
         """The tokens of a request that asks nothing, and only leaves checkpoints."""
@@ -184,7 +184,7 @@ class Engine:
     def decide_many(self, asks: Sequence[Ask]) -> list[Result]:
         """Answer several requests together; equal states are computed once. See `decide`."""
         began = time.perf_counter()
-        asked = [_parse(ask.questions) for ask in asks]
+        asked = [parse_questions(ask.questions) for ask in asks]
         plans = [self._plan(*both) for both in zip(asks, asked, strict=True)]
         planned = time.perf_counter()
         outcomes = self.run(plans)
@@ -203,19 +203,27 @@ class Engine:
         durable: int | None = None,
         local: str = "",
         deadline: float | None = None,
+        max_tokens: int | None = None,
     ) -> Future[Result]:
         """Promise what `decide` gives; returns as soon as text is tokens.
 
         Args:
             state, questions, tenant, durable, local: as in `plan`.
             deadline: a `time.monotonic()`, as in `submit`.
+            max_tokens: that the state and all questions may have.
 
         Raises:
-            InvalidRequest: as `plan`; all other errors are the promise's.
+            InvalidRequest: as `plan`, or it has more tokens (RequestTooLarge); all other errors are
+                the promise's.
         """
         began = time.perf_counter()
-        asked = _parse(questions)
+        asked = parse_questions(questions)
         plan = self._plan(Ask(state, questions, tenant, durable, local), asked)
+        if max_tokens is not None and plan.size > max_tokens:
+            raise RequestTooLarge(
+                f"the request has {plan.size:,} tokens, but may have {max_tokens:,}: shorten the "
+                "state or ask fewer questions."
+            )
         planned = time.perf_counter()
         promise = self.submit(plan, deadline=deadline)
         return then(
@@ -234,7 +242,7 @@ class Engine:
         state_tokens = len(request.trunk)
         return Result(
             answers={name: answer(question, read) for (name, question), read in answers},
-            usage=Usage(state_tokens + sum(len(b.token_ids) for b in request.branches)),
+            usage=Usage(request.size),
             reuse=outcome.reuse,
             timing=timing,
             state_tokens=state_tokens,
@@ -287,12 +295,3 @@ def _timing(began: float, planned: float) -> Timing:
         run_ms=1e3 * (ended - planned),
         total_ms=1e3 * (ended - began),
     )
-
-
-def _parse(questions: Mapping[str, Any]) -> dict[str, Question]:
-    if not isinstance(questions, Mapping) or not questions:
-        raise InvalidRequest(
-            f"questions: {questions!r} was given, but at least one question is needed, "
-            'such as {"done": {"type": "noul", "instructions": "Is the task done?"}}.'
-        )
-    return {name: parse_question(value, f"questions.{name}") for name, value in questions.items()}

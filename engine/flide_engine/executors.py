@@ -80,6 +80,25 @@ class GraphExecutor:
         self._graphs: dict[Capacity, _Graph] = {}
         self._memory = torch.cuda.graph_pool_handle()
 
+    def warm_up(self, progress: Callable[[int, int], None]) -> None:
+        """Compile every kernel, and capture the graphs of small rounds, before the first one.
+
+        Args:
+            progress: called as (done, total), in kernels and then in graphs.
+        """
+        from flide_engine.kernels.ahead import compile_ahead
+
+        least = self.capacities[0]
+        arrays = StagedArrays(
+            least, self.storage.layout.conv_width, self.tile_rows, self.storage.device
+        )
+        idle = _idle_round(self.storage, arrays)
+        compile_ahead(lambda: self.model(idle, self.storage), progress)
+        small = [c for c in self.capacities if c.tokens <= SMALL_TOKENS and c.pages <= SMALL_PAGES]
+        for done, capacity in enumerate(small, 1):
+            self._graphs[capacity] = _Graph(self, capacity)
+            progress(done, len(small))
+
     def start(self, trunks: Sequence[Trunk]) -> Callable[[], list[LogProbabilities]]:
         """Launch a round."""
         need = capacity_for(trunks)
@@ -104,11 +123,7 @@ class _Graph:
         self.model, self.storage = executor.model, executor.storage
         layout, device = self.storage.layout, self.storage.device
         self.arrays = StagedArrays(capacity, layout.conv_width, executor.tile_rows, device)
-        nothing = Trunk(np.zeros(1, np.int64), [], [0])
-        rnd = pack([nothing], layout, self.storage.num_states, self.arrays)
-        # What is captured must not write: no row has a place in the pool.
-        self.arrays.put("slot_mapping", np.zeros(0, np.int64))
-        self.arrays.copy()
+        rnd = _idle_round(self.storage, self.arrays)
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -126,6 +141,15 @@ class _Graph:
         self.copied.record()
         self.graph.replay()
         return _later(self.out, rnd)
+
+
+def _idle_round(storage: Storage, arrays: StagedArrays) -> Round:
+    """A round of one token that writes nothing: its row has no place in the pool."""
+    nothing = Trunk(np.zeros(1, np.int64), [], [0])
+    rnd = pack([nothing], storage.layout, storage.num_states, arrays)
+    arrays.put("slot_mapping", np.zeros(0, np.int64))
+    arrays.copy()
+    return rnd
 
 
 def capacity_for(trunks: Sequence[Trunk]) -> Capacity:
@@ -148,9 +172,15 @@ TOKENS = (
 """Rows of captured streams: where the library's products took long for their size on an H200, as at
 448, there is another nearby."""
 
+SMALL_TOKENS, SMALL_PAGES = 1024, 256
+"""Of the graphs that are captured before the first round: the requests that wait for an answer."""
+
 
 def ladder(max_tokens: int, max_pages: int) -> list[Capacity]:
-    """Capacities to capture: steps of four in pages, of much less in tokens."""
+    """Capacities to capture: steps of four in pages, of much less in tokens.
+
+    Every number of tokens comes for one request with some questions, and for many.
+    """
     pages, steps = max_pages, []
     while pages > 16:
         steps.append(pages)
@@ -161,7 +191,9 @@ def ladder(max_tokens: int, max_pages: int) -> list[Capacity]:
         if count <= max_tokens
         for page in [max(16, count // 64), *steps]
         if page >= count // 64
-        for slots, branches in [(max(4, count // 128), max(8, count // 32))]
+        for slots, branches in sorted(
+            {(4, min(64, max(8, count // 32))), (max(4, count // 128), max(8, count // 32))}
+        )
     ]
 
 

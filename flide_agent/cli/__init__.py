@@ -1,4 +1,4 @@
-"""The command line: `flide-agent ask`, `replay`, `verify` and `doctor`."""
+"""The command line: `flide-agent ask`, `replay`, `serve`, `verify` and `doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from flide_agent import FlideError, __version__
-from flide_agent.cli import ask, doctor, replay, verify
+from flide_agent.cli import ask, doctor, replay, serve, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,9 @@ def main(argv: Sequence[str] | None = None, *, load_engine: ask.LoadEngine | Non
 def _run(args: argparse.Namespace, load_engine: ask.LoadEngine | None) -> int:
     if args.command == "doctor":
         return doctor.run(args)
-    command = {"ask": ask.run, "replay": replay.run, "verify": verify.run}[args.command]
+    command = {"ask": ask.run, "replay": replay.run, "serve": serve.run, "verify": verify.run}[
+        args.command
+    ]
     return command(args, load_engine)
 
 
@@ -61,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ask.add_parser(commands)
     replay.add_parser(commands)
+    serve.add_parser(commands)
     verify.add_parser(commands)
     doctor.add_parser(commands)
     return parser

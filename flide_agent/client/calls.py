@@ -94,3 +94,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of what the transport holds."""
+
+    async def aclose(self) -> None:
+        """The same without holding up the event loop."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from flide_agent.client.calls import SystemOne
 from flide_agent.client.drive import Route
+from flide_agent.client.http import HttpTransport
 from flide_agent.client.session import AsyncSession, Session
 from flide_agent.exceptions import MissingExtra
 from flide_agent.parsing import parse_request
@@ -23,21 +24,30 @@ class _Client:
     """What both kinds of client are made of.
 
     Args:
-        transport: the way to the serving side; the client closes it.
+        base_url: a System One server, such as http://localhost:8000; by default FLIDE_BASE_URL,
+            else TYPESAFE_BASE_URL.
+        api_key: for that server; by default FLIDE_API_KEY or TYPESAFE_API_KEY, whichever belongs to
+            the address.
+        transport: another way to a serving side, instead of the two; the client closes it.
         model: who is asked, where the other side serves several.
         timeout: seconds that one question may take; None waits as long as it takes.
         audit: hears every decision.
+
+    Raises:
+        InvalidInput: there is no address, or it is none.
     """
 
     def __init__(
         self,
-        transport: Transport,
+        base_url: str | None = None,
         *,
+        api_key: str | None = None,
+        transport: Transport | None = None,
         model: str = "jev-latest",
         timeout: float | None = None,
         audit: AuditSink | None = None,
     ) -> None:
-        self._transport = transport
+        self._transport = transport or HttpTransport(base_url, api_key)
         self._timeout = timeout
         self._audit = audit
         self.model = model
@@ -62,7 +72,7 @@ class _Client:
             MissingExtra: the engine is not installed.
             FlideError: the model cannot be loaded.
         """
-        return cls(_open_local(model, **options), timeout=timeout, audit=audit)
+        return cls(transport=_open_local(model, **options), timeout=timeout, audit=audit)
 
     def _call(self, state: Any, questions: Mapping[str, Any], model: str | None) -> SystemOne:
         return SystemOne(
@@ -74,9 +84,9 @@ class _Client:
 
 
 class Client(_Client):
-    """Asks a decision model.
+    """Asks a decision model, of a server or with `Client.local` in this process.
 
-    with Client.local("smollm2") as client:
+    with Client("http://localhost:8000") as client:
         client.system_one("The build is red.", {"ok": Noul(instructions="Is it green?")})
     """
 
@@ -144,7 +154,7 @@ class Client(_Client):
     def to_async(self) -> AsyncClient:
         """The same client for an event loop; closing either closes both."""
         return AsyncClient(
-            self._transport, model=self.model, timeout=self._timeout, audit=self._audit
+            transport=self._transport, model=self.model, timeout=self._timeout, audit=self._audit
         )
 
     def close(self) -> None:
@@ -200,11 +210,13 @@ class AsyncClient(_Client):
 
     def to_sync(self) -> Client:
         """The same client without an event loop; closing either closes both."""
-        return Client(self._transport, model=self.model, timeout=self._timeout, audit=self._audit)
+        return Client(
+            transport=self._transport, model=self.model, timeout=self._timeout, audit=self._audit
+        )
 
     async def close(self) -> None:
         """Close the transport."""
-        self._transport.close()
+        await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self

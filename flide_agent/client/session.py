@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from flide_agent.exceptions import (
     KeyConflict,
     TooLarge,
 )
+from flide_agent.history import messages_to_history
 from flide_agent.parsing import parse_questions
 from flide_agent.policy import AuditRecord, Decision, Policy, failed
 from flide_agent.session_types import Answers, AskRequest, SessionInfo
@@ -86,20 +88,11 @@ class _Session:
         other._verbs = self._verbs.twin()
         return other
 
-    def watch(
+    def _watch(
         self,
         asked: Mapping[str, Any] | Policy,
-        callback: Callable[[Answers | Decision], Any] | None = None,
+        callback: Callable[[Answers | Decision], Any] | None,
     ) -> Callable[[], None]:
-        """Ask questions, or decide by a policy, at every append; asking is then a look-up.
-
-        Args:
-            asked: questions by id, or a policy.
-            callback: hears every `Answers`, or every `Decision`, in a thread of the transport.
-
-        Returns:
-            What stops it.
-        """
         request = AskRequest(agent=self._agent, **_what(asked))
         policy = request.policy
         hear = None
@@ -116,7 +109,9 @@ class _Session:
     def _fields(
         self, asked: Mapping[str, Any] | Policy, state: Any, since: str | None, key: str | None
     ) -> dict[str, Any]:
-        return {**_what(asked), "state": state, "since": since, "key": key, "agent": self._agent}
+        # As text, which is the same to every transport.
+        local = None if state is None else "".join(t.text for t in messages_to_history([state]))
+        return {**_what(asked), "state": local, "since": since, "key": key, "agent": self._agent}
 
     def _deciding(self, asked: _Asked, since: str | None, key: str | None) -> dict[str, Any]:
         return {**self._fields(asked.policy, asked.state, since, key), "tool": asked.tool}
@@ -241,6 +236,22 @@ class Session(_Session):
         """`decide` for one policy: `guard(state=call)`."""
         return partial(self.decide, policy)
 
+    def watch(
+        self,
+        asked: Mapping[str, Any] | Policy,
+        callback: Callable[[Answers | Decision], Any] | None = None,
+    ) -> Callable[[], None]:
+        """Ask questions, or decide by a policy, at every append; asking is then a look-up.
+
+        Args:
+            asked: questions by id, or a policy.
+            callback: hears every `Answers`, or every `Decision`, in a thread of the transport.
+
+        Returns:
+            What stops it.
+        """
+        return self._watch(asked, callback)
+
     def fork(self, at: str | None = None) -> Session:
         """A new session with the history at a head, by default the newest; nothing is copied."""
         return self._forked(*self._run(self._verbs.fork(at)))
@@ -318,6 +329,14 @@ class AsyncSession(_Session):
     def guard(self, policy: Policy) -> Callable[..., Any]:
         """`decide` for one policy: `await guard(state=call)`."""
         return partial(self.decide, policy)
+
+    async def watch(
+        self,
+        asked: Mapping[str, Any] | Policy,
+        callback: Callable[[Answers | Decision], Any] | None = None,
+    ) -> Callable[[], None]:
+        """See `Session.watch`."""
+        return await asyncio.to_thread(self._watch, asked, callback)
 
     async def fork(self, at: str | None = None) -> AsyncSession:
         """See `Session.fork`."""

@@ -17,7 +17,7 @@ from flide_agent.types import Usage
 from flide_engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from flide_agent.runtime.placing import Placed
@@ -31,10 +31,15 @@ LAST = "last"
 
 
 class Asker:
-    """Asks the engine about sessions. A session's lock is held by whoever calls."""
+    """Asks the engine about sessions. A session's lock is held by whoever calls.
+
+    Attributes:
+        max_tokens: that a request of a tenant may have; None for what the model can read.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.max_tokens: Callable[[str], int | None] = lambda tenant: None
 
     def tokens(self, node: Node) -> int:
         """Tokens of a history, as a question about it counts them."""
@@ -111,6 +116,7 @@ class Asker:
                 tenant=session.tree.key.tenant,
                 local=local,
                 deadline=deadline,
+                max_tokens=self.max_tokens(session.tree.key.tenant),
             )
         except EngineError as error:
             raise translate(error) from error

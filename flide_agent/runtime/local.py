@@ -85,6 +85,10 @@ class LocalTransport:
         if self._owns_engine:
             self.runtime.engine.close()
 
+    async def aclose(self) -> None:
+        """The same without holding up the event loop."""
+        await asyncio.to_thread(self.close)
+
     def _promise(
         self, call: SystemOne | Ask, tenant: str, timeout: float | None
     ) -> Future[Answers] | Future[Any]:

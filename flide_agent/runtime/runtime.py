@@ -61,6 +61,21 @@ class Runtime:
         self._announcer = Announcer()
         self._memory = memory
 
+    @property
+    def sessions(self) -> int:
+        """How many are held."""
+        return len(self._sessions)
+
+    def limit(self, *, sessions: Callable[[str], int], tokens: Callable[[str], int | None]) -> None:
+        """Bound what tenants may do.
+
+        Args:
+            sessions: that a tenant may have; of more, its own unused for longest goes.
+            tokens: that one of its requests may have; None for what the model can read.
+        """
+        self._sessions.max_of_tenant = sessions
+        self._asker.max_tokens = tokens
+
     def system_one(
         self, request: SystemOneRequest, *, tenant: str = "", timeout: float | None = None
     ) -> Future[SystemOneResponse]:
@@ -71,7 +86,11 @@ class Runtime:
         """
         try:
             ask = self.engine.ask(
-                request.state, request.questions, tenant=tenant, deadline=deadline_in(timeout)
+                request.state,
+                request.questions,
+                tenant=tenant,
+                deadline=deadline_in(timeout),
+                max_tokens=self._asker.max_tokens(tenant),
             )
         except EngineError as error:
             raise translate(error) from error

@@ -77,6 +77,9 @@ class Sessions:
         begin: the empty text of a tenant in the engine's tokens.
         max_sessions: of more, the one unused for longest goes.
         clock: seconds that only go forward.
+
+    Attributes:
+        max_of_tenant: sessions that one tenant may have; of more, its own unused for longest goes.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Sessions:
         self._model = model
         self._begin = begin
         self._max_sessions = max_sessions
+        self.max_of_tenant: Callable[[str], int] = lambda tenant: max_sessions
         self._clock = clock
         self._lock = threading.Lock()
         self._held: OrderedDict[SessionKey, Session] = OrderedDict()
@@ -161,6 +165,9 @@ class Sessions:
     def _create(self, key: SessionKey) -> Session:
         now = self._clock()
         for old in [k for k, s in self._held.items() if now - s.used > s.ttl]:
+            del self._held[old]
+        own = [k for k in self._held if k.tenant == key.tenant]
+        for old in own[: max(len(own) + 1 - self.max_of_tenant(key.tenant), 0)]:
             del self._held[old]
         while len(self._held) >= self._max_sessions:
             self._held.popitem(last=False)

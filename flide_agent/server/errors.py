@@ -78,7 +78,7 @@ def of(error: FlideError) -> ApiError:
         case TooLarge():
             return ApiError(413, "context_too_large", str(error))
         case InvalidInput(__cause__=ValidationError() as cause):
-            return InvalidBody([_fault(each) for each in cause.errors(include_url=False)])
+            return InvalidBody(faults_of(cause))
         case InvalidInput():
             return fault(str(error))
         case SessionNotFound():
@@ -105,5 +105,9 @@ def reply(error: ApiError) -> Response:
     )
 
 
-def _fault(each: Mapping[str, Any]) -> dict[str, Any]:
-    return {"loc": ["body", *each["loc"]], "msg": each["msg"], "type": each["type"]}
+def faults_of(error: ValidationError, where: str = "body") -> list[dict[str, Any]]:
+    """Every fault of a pydantic error, without what was sent: it may be large, or no JSON."""
+    return [
+        {"loc": [where, *each["loc"]], "msg": each["msg"], "type": each["type"]}
+        for each in error.errors(include_url=False, include_input=False, include_context=False)
+    ]

@@ -99,6 +99,10 @@ class Keys:
                 found = caller
         return found
 
+    def limits_of(self, tenant: str) -> Limits:
+        """What a tenant may do: by the last of its keys."""
+        return {c.tenant: c.limits for _, c in self._callers}.get(tenant, self._limits)
+
     def _refresh(self) -> None:
         now = self._clock()
         if now - self._looked < _FRESH_SECONDS:

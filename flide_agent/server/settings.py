@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _Positive = Annotated[int, Field(gt=0)]
@@ -66,3 +66,22 @@ class Settings(BaseSettings):
     drain: _Seconds = 30.0
     access_log: bool = True
     threads: _Positive = 4
+
+
+class ServeSettings(Settings):
+    """What `flide-agent serve` needs besides: an engine.
+
+    Attributes:
+        model: a model directory, or a name such as "smollm2".
+        device, dtype: as in `Engine.from_pretrained`.
+        redis: a server that checkpoints and sessions' records are shared through.
+        secret: shared by all replicas that share it.
+        host_cache: bytes of this machine's memory for checkpoints, under a GPU.
+    """
+
+    model: str
+    device: str | None = None
+    dtype: Literal["float32", "float64", "bfloat16"] | None = None
+    redis: str | None = None
+    secret: SecretStr | None = None
+    host_cache: Annotated[int, Field(ge=0)] = 0

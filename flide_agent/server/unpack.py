@@ -1,4 +1,4 @@
-"""Packed bodies, unpacked piece by piece under a bound."""
+"""Packed bodies, unpacked under a bound."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ENCODINGS = ("gzip", "zstd")
-
-_GZIP = zlib.MAX_WBITS | 16
 _WINDOW_LOG = 23
 """Of the memory that a packed body may make its reader hold: 8 MiB, as RFC 9659 has it."""
 
@@ -34,104 +31,61 @@ class _Stream(Protocol):
 
     @property
     def eof(self) -> bool: ...
+
     @property
     def unused_data(self) -> bytes: ...
-    def take(self, data: bytes, most: int) -> bytes: ...
-    @property
-    def hungry(self) -> bool: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class _Gzip:
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(_GZIP)
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    @property
-    def hungry(self) -> bool:
-        return not self._inner.unconsumed_tail
-
-    def take(self, data: bytes, most: int) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + data, most)
+def _gzip() -> _Stream:
+    return zlib.decompressobj(zlib.MAX_WBITS | 16)
 
 
-class _Zstd:
-    def __init__(self) -> None:
-        options = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
-        self._inner = zstd.ZstdDecompressor(options=options)
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    @property
-    def hungry(self) -> bool:
-        return self._inner.needs_input
-
-    def take(self, data: bytes, most: int) -> bytes:
-        return self._inner.decompress(data, most)
+def _zstd() -> _Stream:
+    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
 
 
-_STREAMS: dict[str, Callable[[], _Stream]] = {"gzip": _Gzip, "zstd": _Zstd}
+_STREAMS: dict[str, Callable[[], _Stream]] = {"gzip": _gzip, "zstd": _zstd}
+
+ENCODINGS = tuple(_STREAMS)
 
 
-class Unpacker:
-    """Unpacks a body as it comes in; never holds more than the bound and one byte.
+def unpack(data: bytes, encoding: str, limit: int) -> bytes:
+    """Unpack a body, holding no more than the bound and one byte.
 
     Args:
+        data: the body.
         encoding: one of `ENCODINGS`.
         limit: bytes that it may unpack to.
+
+    Raises:
+        TooLong: there is more in it.
+        Damaged: it cannot be unpacked.
     """
-
-    def __init__(self, encoding: str, limit: int) -> None:
-        self._make = _STREAMS[encoding]
-        self._stream = self._make()
-        self._limit = limit
-        self._body = bytearray()
-        self._begun = False
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes.
-
-        Raises:
-            TooLong: there is more in it than the bound allows.
-            Damaged: it cannot be unpacked.
-        """
-        while data or not self._stream.hungry:
-            if self._stream.eof:
-                data, self._stream = self._stream.unused_data + data, self._make()
-                self._begun = False
-                if not data:
-                    return
-            self._begun = True
-            data = self._step(data)
-
-    def finish(self) -> bytes:
-        """The whole body.
-
-        Raises:
-            Damaged: it breaks off.
-        """
-        if self._begun and not self._stream.eof:
-            raise Damaged("it breaks off")
-        return bytes(self._body)
-
-    def _step(self, data: bytes) -> bytes:
-        most = self._limit + 1 - len(self._body)
+    body = bytearray()
+    while data:
+        if encoding == "zstd":
+            _check_declared(data, limit - len(body))
+        stream = _STREAMS[encoding]()
         try:
-            self._body += self._stream.take(data, most)
+            # One byte more than allowed tells that there is more.
+            body += stream.decompress(data, limit + 1 - len(body))
         except (zlib.error, zstd.ZstdError) as error:
             raise Damaged(str(error)) from None
-        if len(self._body) > self._limit:
+        if len(body) > limit:
             raise TooLong
-        return b""
+        if not stream.eof:
+            raise Damaged("it breaks off")
+        data = stream.unused_data
+    return bytes(body)
+
+
+def _check_declared(data: bytes, left: int) -> None:
+    """Refuse at once what says itself that it is too long."""
+    try:
+        declared = zstd.get_frame_info(data).decompressed_size
+    except zstd.ZstdError as error:
+        raise Damaged(str(error)) from None
+    if declared is not None and declared > left:
+        raise TooLong

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.decisions import BaseDecisionModel, ClassifierResponse, Question
-from langchain_core.decisions import State as DecisionState
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from langchain_core.decisions import BaseDecisionModel, ClassifierResponse
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 
-from flide_agent import AsyncClient, Client, SessionInfo, SystemOneResponse
+from flide_agent import AsyncClient, Client, Score, SessionInfo
 from langchain_flide.errors import as_model_errors
 from langchain_flide.sessions import ByConfig, History, Sessions
 from langchain_flide.states import read_questions, read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core import decisions as theirs
+
+    from flide_agent import Answer, Question, SystemOneResponse
 
 
 class SessionResponse(ClassifierResponse):
@@ -38,12 +44,13 @@ class SessionDecisionModel(BaseDecisionModel):
     files are not read: in a state they are a short digest, in a question they are refused.
 
     Attributes:
-        client: a `Client` or `AsyncClient`; by default one for `model` in this process.
-        model: who is asked; by default the client's.
+        client: a `Client` or `AsyncClient`, such as `Client.local("smollm2")`; by default one for
+            the server at `base_url` with `api_key`, or where `Client` finds them by itself.
+        model: who is asked, where the other side serves several.
         session_key: reads the session's key from the run's configuration; by default it is
             `configurable["thread_id"]`. None is no session.
-        tenant: whose the session is, or what reads it from the configuration; by default the user
-            whom a LangGraph server has authenticated. It must not come from what a model reads.
+        tenant: whose the session is, or what reads it from the configuration, if not the user whom
+            a LangGraph server has authenticated. It must not come from what a model reads.
         history: a history whose front is missing, as the stock middleware sends it, is judged as
             the end of the one held ("full") or as it is ("exact").
 
@@ -52,11 +59,15 @@ class SessionDecisionModel(BaseDecisionModel):
         ContextOverflowError: the history is longer than the model reads.
         ModelTimeoutError: there was no answer in the client's time.
         ModelConnectionError: the engine cannot answer.
+        ValidationError: when made, there is neither a client nor an address, or a field is unknown.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    model: str = "jev-latest"
     client: Client | AsyncClient | None = Field(default=None, exclude=True, repr=False)
+    base_url: str | None = None
+    api_key: SecretStr | None = None
     session_key: ByConfig | None = Field(default=None, exclude=True)
     tenant: str | ByConfig | None = Field(default=None, exclude=True)
     history: History = "full"
@@ -72,10 +83,11 @@ class SessionDecisionModel(BaseDecisionModel):
         return values
 
     def model_post_init(self, context: Any, /) -> None:
-        """Load the model if no client was given."""
+        """Make the client if none was given."""
         super().model_post_init(context)
+        key = None if self.api_key is None else self.api_key.get_secret_value()
         self._sessions = Sessions(
-            Client.local(self.model) if self.client is None else self.client,
+            self.client or Client(self.base_url, api_key=key, model=self.model),
             session_key=self.session_key,
             tenant=self.tenant,
             history=self.history,
@@ -90,48 +102,55 @@ class SessionDecisionModel(BaseDecisionModel):
     def _provider(self) -> str:
         return "flide"
 
-    def _classify(self, state: DecisionState, questions: dict[str, Question]) -> SessionResponse:
-        with as_model_errors():
-            asked, parts, sessions = read_questions(questions), read_state(state), self._sessions
-            place = None if parts.history is None else sessions.place()
-            if place is None:
-                whole = parts.rest if parts.history is None else parts.text
-                return _response(
-                    sessions.client.system_one(
-                        whole, asked, model=self.model, tenant=sessions.tenant()
-                    )
-                )
-            with sessions.borrow(place) as session:
-                return _response(session.ask(asked, messages=parts.history, state=parts.rest))
-
-    async def _aclassify(
-        self, state: DecisionState, questions: dict[str, Question]
+    def _classify(
+        self, state: theirs.State, questions: dict[str, theirs.Question]
     ) -> SessionResponse:
         with as_model_errors():
             asked, parts, sessions = read_questions(questions), read_state(state), self._sessions
-            place = None if parts.history is None else sessions.place()
-            if place is None:
-                whole = parts.rest if parts.history is None else parts.text
-                return _response(
-                    await sessions.async_client.system_one(
-                        whole, asked, model=self.model, tenant=sessions.tenant()
-                    )
+            place = sessions.place()
+            if parts.history is None or place.session is None:
+                response = sessions.client.system_one(
+                    parts.whole, asked, model=self.model, tenant=place.tenant
                 )
+                return _response(response, asked)
+            with sessions.borrow(place) as session:
+                answers = session.ask(asked, messages=parts.history, state=parts.rest)
+            return _response(answers, asked)
+
+    async def _aclassify(
+        self, state: theirs.State, questions: dict[str, theirs.Question]
+    ) -> SessionResponse:
+        with as_model_errors():
+            asked, parts, sessions = read_questions(questions), read_state(state), self._sessions
+            place = sessions.place()
+            if parts.history is None or place.session is None:
+                response = await sessions.async_client.system_one(
+                    parts.whole, asked, model=self.model, tenant=place.tenant
+                )
+                return _response(response, asked)
             with sessions.aborrow(place) as session:
-                return _response(await session.ask(asked, messages=parts.history, state=parts.rest))
+                answers = await session.ask(asked, messages=parts.history, state=parts.rest)
+            return _response(answers, asked)
 
 
-def _response(response: SystemOneResponse) -> SessionResponse:
-    reuse = response.x_reuse
+def _response(response: SystemOneResponse, asked: Mapping[str, Question]) -> SessionResponse:
     usage: dict[str, Any] = response.usage.model_dump()
-    if reuse is not None:
-        usage["input_token_details"] = {"cache_read": reuse.reused_tokens}
+    if response.x_reuse is not None:
+        usage["input_token_details"] = {"cache_read": response.x_reuse.reused_tokens}
     return SessionResponse.model_validate(
         {
             "model": response.model,
-            "answers": {key: answer.model_dump() for key, answer in response.answers.items()},
+            "answers": {key: _answer(a, asked[key]) for key, a in response.answers.items()},
             "usage": usage,
             "request_id": response.request_id or None,
             "x_session": getattr(response, "x_session", None),
         }
     )
+
+
+def _answer(answer: Answer, question: Question) -> dict[str, Any]:
+    fields = answer.model_dump()
+    if isinstance(question, Score):
+        # Engines write a structured level as text; here it is the one that was asked about.
+        fields["legend"] = dict(enumerate(question.criteria))
+    return fields

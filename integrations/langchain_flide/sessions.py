@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from flide_agent import AsyncSession, Client, InvalidInput, Session
+from flide_agent import AsyncClient, AsyncSession, Client, InvalidInput, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from flide_agent import AsyncClient
 
 ByConfig = Callable[[RunnableConfig], str | None]
 """Reads something from the configuration of a run."""
@@ -39,12 +37,12 @@ class Place(NamedTuple):
     """Whose history it is.
 
     Attributes:
-        session: the session's key.
+        session: the session's key; None for a run without one.
         tenant: whose it is; None for the one that the client stands for.
         agent: which of the agents in the session.
     """
 
-    session: str
+    session: str | None
     tenant: str | None
     agent: str
 
@@ -55,7 +53,7 @@ class Sessions:
     Args:
         client: of either kind.
         session_key: the session's key; by default `configurable["thread_id"]`. None is no session.
-        tenant: whose it is; by default the user whom a LangGraph server knows, if there is one.
+        tenant: whose it is, if not the user whom a LangGraph server has authenticated.
         history: what to do with a history whose front is missing, as `Client.session` says.
     """
 
@@ -76,27 +74,22 @@ class Sessions:
         self._async_known: _Known[AsyncSession] = _Known()
         self._told = False
 
-    def place(self) -> Place | None:
-        """Where the run that calls this belongs; None if it has no session."""
+    def place(self) -> Place:
+        """Where the run that calls this belongs."""
         config = ensure_config()
         key = self._session_key(config)
-        if key is None:
-            if not self._told:
-                self._told = True
-                _log.debug(
-                    "A run without configurable['thread_id'] is judged without a session: nothing "
-                    "is remembered of it. This is said once."
-                )
-            return None
-        return Place(key, self._tenant_of(config), agent_of(config))
-
-    def tenant(self) -> str | None:
-        """Whose the run is that calls this."""
-        return self._tenant_of(ensure_config())
+        if key is None and not self._told:
+            self._told = True
+            _log.debug(
+                "A run without configurable['thread_id'] is judged without a session: nothing is "
+                "remembered of it. This is said once."
+            )
+        tenant = self._tenant(config) if callable(self._tenant) else self._tenant
+        return Place(key, tenant or _user(), agent_of(config))
 
     @contextmanager
-    def borrow(self, place: Place | None) -> Iterator[Session]:
-        """A session to be used by one thread; without a place, one that is soon forgotten."""
+    def borrow(self, place: Place) -> Iterator[Session]:
+        """A session to be used by one thread; for a run without one, one that is soon forgotten."""
         session = self._known.find(place)
         if session is None:
             session = self.client.session(**self._options(place))
@@ -104,7 +97,7 @@ class Sessions:
         self._known.keep(place, session)
 
     @contextmanager
-    def aborrow(self, place: Place | None) -> Iterator[AsyncSession]:
+    def aborrow(self, place: Place) -> Iterator[AsyncSession]:
         """`borrow` for an event loop."""
         session = self._async_known.find(place)
         if session is None:
@@ -112,20 +105,15 @@ class Sessions:
         yield session
         self._async_known.keep(place, session)
 
-    def _options(self, place: Place | None) -> dict[str, Any]:
-        if place is None:
-            return {"ttl": FORGOTTEN_AFTER, "tenant": self.tenant()}
+    def _options(self, place: Place) -> dict[str, Any]:
+        if place.session is None:
+            return {"ttl": FORGOTTEN_AFTER, "tenant": place.tenant}
         return {
             "session_id": place.session,
             "tenant": place.tenant,
             "agent": place.agent,
             "history": self._history,
         }
-
-    def _tenant_of(self, config: RunnableConfig) -> str | None:
-        if callable(self._tenant):
-            return self._tenant(config)
-        return _user() if self._tenant is None else self._tenant
 
 
 class _Known(Generic[_S]):
@@ -135,15 +123,15 @@ class _Known(Generic[_S]):
         self._lock = threading.Lock()
         self._held: OrderedDict[Place, _S] = OrderedDict()
 
-    def find(self, place: Place | None) -> _S | None:
+    def find(self, place: Place) -> _S | None:
         """An object that knows what was last known of a session."""
         with self._lock:
-            held = None if place is None else self._held.get(place)
+            held = self._held.get(place)
         return None if held is None else held.twin()
 
-    def keep(self, place: Place | None, session: _S) -> None:
+    def keep(self, place: Place, session: _S) -> None:
         """Remember what is known now."""
-        if place is None:
+        if place.session is None:
             return
         with self._lock:
             self._held[place] = session
@@ -160,7 +148,7 @@ def sessions_of(decisions: Any) -> Sessions:
     """
     if isinstance(found := getattr(decisions, "sessions", None), Sessions):
         return found
-    if hasattr(decisions, "session") and hasattr(decisions, "system_one"):
+    if isinstance(decisions, (Client, AsyncClient)):
         return Sessions(decisions)
     raise InvalidInput(
         f"decisions is {type(decisions).__name__}, but it must be a Client, an AsyncClient or a "
@@ -169,14 +157,17 @@ def sessions_of(decisions: Any) -> Sessions:
 
 
 def agent_of(config: RunnableConfig) -> str:
-    """Which agent of a thread runs: the nodes that lead to it, "" for the outermost graph.
+    """Which agent of a thread runs: the nodes that lead to it, and its name if it has one.
 
     A checkpoint namespace names a node and a fresh uuid for every level; its last level is the node
-    that runs and not the agent.
+    that runs and not the agent. Agents that are called by tools of one agent differ by name only.
     """
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     levels = [level.split(":")[0] for level in namespace.split("|")[:-1]]
-    return "|".join(level for level in levels if not level.isdigit())
+    path = [level for level in levels if not level.isdigit()]
+    if name := config.get("metadata", {}).get("lc_agent_name"):
+        path.append(name)
+    return "|".join(path)
 
 
 def _thread_of(config: RunnableConfig) -> str | None:

@@ -28,9 +28,11 @@ class StateParts:
     rest: Any
 
     @property
-    def text(self) -> str:
-        """What the model reads when there is no session: the text of one with this history."""
-        turns = messages_to_history(self.history or ())
+    def whole(self) -> Any:
+        """What to ask about without a session: of a history, the text that a session has of it."""
+        if self.history is None:
+            return self.rest
+        turns = messages_to_history(self.history)
         if self.rest is not None:
             turns += messages_to_history([self.rest])
         return "".join(turn.text for turn in turns)

@@ -118,7 +118,12 @@ class TestAsk:
                 },
             },
             "usage": {"input_tokens": 188, "output_tokens": 0},
-            "x_reuse": {"new_tokens": 60, "reused_tokens": 128, "source": "pool"},
+            "x_reuse": {
+                "new_tokens": 60,
+                "reused_tokens": 128,
+                "source": "pool",
+                "choice": "",
+            },
             "x_timing": {"plan_ms": 1.0, "run_ms": 41.0, "total_ms": 42.0},
         }
         assert "a library's greeting" in done.err

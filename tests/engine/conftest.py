@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from tests.support.models import LLAMA, QWEN, load, random_model, save
+from tests.support.pools import assert_empty, make
+from tests.support.serving import Stage
 from tests.support.truth import Truth
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from transformers import PreTrainedModel
@@ -59,3 +62,14 @@ def checkpoint(
 def hybrid(request: pytest.FixtureRequest) -> bool:
     """Both kinds of model."""
     return bool(request.param)
+
+
+@pytest.fixture
+def stage(hybrid: bool) -> Iterator[Stage]:
+    """Rounds of 1,000 rows on a pool short of nothing; afterwards nothing is in use."""
+    made = Stage(make(hybrid))
+    yield made
+    made.scheduler.close(drain=True)
+    assert made.pool.use().pins == 0
+    made.pool.clear()
+    assert_empty(made.pool)

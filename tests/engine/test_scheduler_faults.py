@@ -21,7 +21,7 @@ from tests.support.pools import assert_empty, make
 from tests.support.serving import PATIENT, Stage, ask, history, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from flide_engine.core import Outcome
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 
 BAD = 13
 """A branch whose first token this is breaks its round."""
-
-
-@pytest.fixture
-def stage(hybrid: bool) -> Iterator[Stage]:
-    """Rounds of 1,000 rows on a pool short of nothing; afterwards nothing is in use."""
-    made = Stage(make(hybrid))
-    yield made
-    made.scheduler.close(drain=False)
-    assert made.pool.use().pins == 0
-    made.pool.clear()
-    assert_empty(made.pool)
 
 
 def raises_if(bad: Callable[[Sequence[Trunk]], bool], error: Exception) -> Any:

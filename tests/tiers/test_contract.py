@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from flide_agent.client import Session
 
 
+WHIM = random.Random()
+"""Hypothesis watches the random numbers that all share."""
+
+
 class Faulty(HostStore):
     """Fails at every third turn, before or after it did something."""
 
     def _load(self, wants: Any, deadline: float, found: Any) -> None:
-        whim = random.random()
+        whim = WHIM.random()
         if whim < 0.2:
             raise OSError("gone")
         super()._load(wants, deadline, found)
@@ -36,7 +40,7 @@ class Faulty(HostStore):
             raise OSError("gone too late")
 
     def _offer(self, values: Any) -> str:
-        if random.random() < 0.2:
+        if WHIM.random() < 0.2:
             raise OSError("full")
         return super()._offer(values)
 

@@ -15,7 +15,7 @@ from flide_engine.formats.answers import (
 )
 from flide_engine.formats.growing import GrowingText
 from flide_engine.formats.plan import Formatter
-from flide_engine.formats.questions import Option, Question, parse_question
+from flide_engine.formats.questions import Option, Question, parse_question, parse_questions
 from flide_engine.formats.text import Text, render
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Text",
     "answer",
     "parse_question",
+    "parse_questions",
     "render",
     "to_json",
 ]

@@ -89,6 +89,20 @@ class Question:
             raise InvalidRequest("a score level is null: describe every level")
 
 
+def parse_questions(questions: object) -> dict[str, Question]:
+    """Questions by id, at least one, from their System One form.
+
+    Raises:
+        InvalidRequest: a rule is broken.
+    """
+    if not isinstance(questions, Mapping) or not questions:
+        raise InvalidRequest(
+            f"questions: {questions!r} was given, but at least one question is needed, "
+            'such as {"done": {"type": "noul", "instructions": "Is the task done?"}}.'
+        )
+    return {name: parse_question(value, f"questions.{name}") for name, value in questions.items()}
+
+
 def parse_question(value: object, where: str = "question") -> Question:
     """A question from its System One form.
 

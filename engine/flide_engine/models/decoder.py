@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,7 +32,7 @@ class Layer:
     mlp: SwiGLU
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decoder:
     """A causal language model of which only the label rows of its head are ever used.
 
@@ -62,10 +63,15 @@ class Decoder:
 
     def cost(self, start: int, end: int) -> float:
         """Multiplications to compute the tokens of a history from `start` to `end`, per element."""
-        products = sum(_parameters(layer) for layer in self.layers)
-        mixers = [layer.mixer for layer in self.layers if isinstance(layer.mixer, Attention)]
-        keys = sum(2 * mixer.heads * mixer.head_dim for mixer in mixers)
+        products, keys = self._per_token
         return (end - start) * products + keys * (end**2 - start**2) / 2
+
+    @cached_property
+    def _per_token(self) -> tuple[int, int]:
+        """Multiplications of a token, and those with every key before it."""
+        mixers = [layer.mixer for layer in self.layers if isinstance(layer.mixer, Attention)]
+        products = sum(_parameters(layer) for layer in self.layers)
+        return products, sum(2 * mixer.heads * mixer.head_dim for mixer in mixers)
 
     @torch.inference_mode()
     def __call__(self, rnd: Round, storage: Storage) -> torch.Tensor:

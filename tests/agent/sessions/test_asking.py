@@ -256,7 +256,7 @@ class TestAsync:
         """Every name of a session, awaited."""
 
         async def use() -> list[float]:
-            client = AsyncClient(stage.client._transport)
+            client = AsyncClient(transport=stage.client._transport)
             async with client.session("async") as session:
                 await session.sync(["a text ", "and more "])
                 await session.append("b")
@@ -281,7 +281,7 @@ class TestAsync:
         """And the next one is answered."""
 
         async def use() -> None:
-            client = AsyncClient(stage.client._transport)
+            client = AsyncClient(transport=stage.client._transport)
             session = client.session()
             await session.append("text " * 100)
             task = asyncio.create_task(session.ask(ASKED))
@@ -309,7 +309,7 @@ def test_sessions_expire(stage: Stage) -> None:
 
     now = [0.0]
     runtime = Runtime(stage.engine, clock=lambda: now[0])
-    with Client(LocalTransport(runtime, owns_engine=False)) as client:
+    with Client(transport=LocalTransport(runtime, owns_engine=False)) as client:
         session = client.session("short", ttl=10)
         session.append("a", "b")
         now[0] = 9
