@@ -47,6 +47,7 @@ bench: $(READY)  ## Measure speed beside transformers (about a quarter of an hou
 	@$(BIN)/python -m benchmarks.cpu
 	@$(BIN)/python -m benchmarks.history
 	@$(BIN)/python -m benchmarks.sessions
+	@$(BIN)/python -m benchmarks.guard
 	@$(BIN)/python -m benchmarks.store
 
 clean:  ## Remove what was made here

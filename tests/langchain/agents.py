@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.langchain.support import Asked
+
+both = pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
 
 ran: list[str] = []
 """The calls that ran."""

@@ -11,8 +11,11 @@ from langchain_core.callbacks import BaseCallbackHandler
 from flide_agent import Client, NoulAnswer
 from flide_agent.history import messages_to_history
 from flide_agent.runtime import to_response
+from flide_agent.runtime.local import open_local
 from flide_engine.engine import Engine
 from langchain_flide import SessionResponse
+from tests.langchain.agents import ran
+from tests.langchain.watching import WATCH, Watched
 from tests.support.chat import chat_model
 
 # Its asserts are those of the tests that derive from it.
@@ -85,3 +88,20 @@ def house(engines: tuple[Engine, Engine]) -> Iterator[House]:
     engine.pool.clear()
     with Client.local(engine, eager=False) as client:
         yield House(engine, client, fresh)
+
+
+@pytest.fixture
+def watched(house: House) -> Iterator[Watched]:
+    """Compares every answer with the truth in the end."""
+    transport = Watched(open_local(house.engine, eager=False))
+    yield transport
+    assert transport.replies
+    for number, (_, call, reply) in enumerate(transport.replies):
+        truth = house.stateless(transport.turns(number), WATCH.questions(), call.request.state)
+        assert numbers(reply) == pytest.approx(truth, abs=1e-9)
+    transport.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()

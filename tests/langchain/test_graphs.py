@@ -11,10 +11,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from flide_agent import Choice, EngineUnavailable, InvalidInput, Noul, Policy, Rule
 from langchain_flide import guard_node, route_by
-from tests.langchain.agents import REFUNDS, TALK, Run, by_amount
+from tests.langchain.agents import REFUNDS, TALK, Run, both, by_amount
 from tests.langchain.support import Stage, calls, stage
-
-both = pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
 
 INTENT = Choice(instructions="What is it?", criteria={"refund": None, "bug": None, "other": None})
 PATHS = {"refund": "money", "bug": "tech", "other": "desk"}

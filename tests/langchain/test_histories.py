@@ -23,83 +23,17 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from flide_agent import Client, Noul, Policy, Rule
-from flide_agent.client.calls import Ask, Describe
+from flide_agent import Client
 from flide_agent.history import messages_to_history
-from flide_agent.runtime.local import open_local
 from langchain_flide import DecisionMiddleware, SessionDecisionModel
-from tests.langchain.conftest import numbers
 from tests.langchain.support import ScriptedChat, calls
+from tests.langchain.watching import WATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.langchain.watching import Watched
 
-    from tests.langchain.conftest import House
-
-# A random model has opinions on everything: in shadow mode they change nothing.
-WATCH = Policy([Rule("odd", Noul(instructions="Is it odd?"), block=0.5)], mode="shadow", timeout=60)
 SYSTEM = "You keep the books."
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-
-
-class Watched:
-    """A transport to the engine, and what went over it.
-
-    Attributes:
-        replies: every question with its reply.
-    """
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.replies: list[tuple[str | None, Ask, Any]] = []
-
-    def send(self, call: Any, *, tenant: str | None, timeout: float | None) -> Any:
-        reply = self._inner.send(call, tenant=tenant, timeout=timeout)
-        self._note(call, reply, tenant)
-        return reply
-
-    async def asend(self, call: Any, *, tenant: str | None, timeout: float | None) -> Any:
-        reply = await self._inner.asend(call, tenant=tenant, timeout=timeout)
-        self._note(call, reply, tenant)
-        return reply
-
-    def _note(self, call: Any, reply: Any, tenant: str | None) -> None:
-        if isinstance(call, Ask):
-            self.replies.append((tenant, call, reply))
-
-    def watch(self, *args: Any, **kwargs: Any) -> Any:
-        return self._inner.watch(*args, **kwargs)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    @property
-    def reasons(self) -> list[str]:
-        return [reply.session.reason for _, _, reply in self.replies]
-
-    def turns(self, number: int = -1) -> list[str]:
-        """The history of a question."""
-        tenant, call, reply = self.replies[number]
-        described = self._inner.send(
-            Describe(call.session, reply.session.head), tenant=tenant, timeout=None
-        )
-        turns: list[str] = described.turns
-        return turns
-
-
-@pytest.fixture
-def watched(house: House) -> Iterator[Watched]:
-    """Compares every answer with the truth in the end."""
-    transport = Watched(open_local(house.engine, eager=False))
-    yield transport
-    assert transport.replies
-    for number, (_, call, reply) in enumerate(transport.replies):
-        truth = house.stateless(transport.turns(number), WATCH.questions(), call.request.state)
-        assert numbers(reply) == pytest.approx(truth, abs=1e-9)
-    transport.close()
 
 
 def expected(*messages: Any) -> list[str]:

@@ -19,6 +19,7 @@ from tests.langchain.agents import (
     REFUNDS,
     TALK,
     Run,
+    both,
     by_amount,
     by_last,
     guarded,
@@ -32,13 +33,6 @@ from tests.langchain.support import calls, stage
 APPROVE = {"type": "approve"}
 REJECT = {"type": "reject", "message": "not today"}
 LARGE = [calls(("refund", {"order": "A", "amount": 500})), AIMessage("done")]
-
-both = pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
-    ran.clear()
 
 
 @both
