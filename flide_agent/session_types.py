@@ -75,6 +75,8 @@ class AppendRequest(_Wire):
         expected: refuse with a conflict unless this is the session's newest head.
         held: the head of the history that the caller had before, for the reason in the reply.
         messages: texts, role/content messages or any JSON, oldest first.
+        whole: they and what the parent stands for are the whole history, even if a longer one is
+            held that begins like it.
         summary: one of them summarises turns that are gone.
         history: what to do with a history whose front is missing: "exact" judges it as it is,
             "full" goes on from the history held whose tail it begins with.
@@ -85,6 +87,7 @@ class AppendRequest(_Wire):
     expected: str | None = None
     held: str | None = None
     messages: list[Any] = []
+    whole: bool = False
     summary: bool = False
     history: Literal["exact", "full"] = "exact"
     ttl: Annotated[float, Field(gt=0)] | None = None

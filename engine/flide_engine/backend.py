@@ -16,6 +16,7 @@ from flide_engine.storage import Storage
 if TYPE_CHECKING:
     from flide_engine.executors import Executor
     from flide_engine.models import Decoder
+    from flide_engine.weights import Progress
 
 CPU_POOL_BYTES = 2 * 1024**3
 CUDA_POOL_SHARE = 0.6
@@ -53,11 +54,16 @@ def choose_device(device: str | None, dtype: str | None) -> tuple[torch.device, 
 
 
 def make_backend(
-    model: Decoder, pool_bytes: int | None, max_round_tokens: int, stride: int = GRID
+    model: Decoder,
+    pool_bytes: int | None,
+    max_round_tokens: int,
+    stride: int = GRID,
+    progress: Progress = lambda done, total: None,
 ) -> Backend:
     """Memory for `pool_bytes` of checkpoints on the model's device; None for as much as is fit.
 
-    Tiers below take checkpoints every `stride` tokens.
+    Tiers below take checkpoints every `stride` tokens. On a GPU kernels are compiled and graphs of
+    small rounds captured; `progress` is called as (done, total), in kernels and then in graphs.
 
     On a CPU memory that was never written costs nothing, so pages and states may each have room for
     the whole budget, and the pool holds their sum below it. On a GPU each gets half.
@@ -97,10 +103,12 @@ def make_backend(
         cost=model.cost,
         stride=stride,
     )
-    return Backend(storage, pool, _executor(model, storage, max_round_tokens))
+    return Backend(storage, pool, _executor(model, storage, max_round_tokens, progress))
 
 
-def _executor(model: Decoder, storage: Storage, max_round_tokens: int) -> Executor:
+def _executor(
+    model: Decoder, storage: Storage, max_round_tokens: int, progress: Progress
+) -> Executor:
     if storage.device.type != "cuda":
         return PlainExecutor(model, storage)
     from flide_engine.kernels.fork_attention.triton_kernel import tile_rows
@@ -108,4 +116,6 @@ def _executor(model: Decoder, storage: Storage, max_round_tokens: int) -> Execut
     layout = model.layout
     rows = tile_rows(layout.heads // layout.kv_heads, layout.head_dim, model.dtype)
     most_pages = min(storage.num_pages, -(-model.max_positions // GRID))
-    return GraphExecutor(model, storage, rows, ladder(max_round_tokens, most_pages))
+    executor = GraphExecutor(model, storage, rows, ladder(max_round_tokens, most_pages))
+    executor.warm_up(progress)
+    return executor

@@ -213,8 +213,8 @@ class Engine:
             max_tokens: that the state and all questions may have.
 
         Raises:
-            InvalidRequest: as `plan`, or it has more tokens (RequestTooLarge); all other errors are
-                the promise's.
+            InvalidRequest: as `plan`, or it is too large (RequestTooLarge); other errors are the
+                promise's.
         """
         began = time.perf_counter()
         asked = parse_questions(questions)
@@ -224,6 +224,7 @@ class Engine:
                 f"the request has {plan.size:,} tokens, but may have {max_tokens:,}: shorten the "
                 "state or ask fewer questions."
             )
+        self._serving.check(plan)
         planned = time.perf_counter()
         promise = self.submit(plan, deadline=deadline)
         return then(

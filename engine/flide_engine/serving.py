@@ -49,9 +49,11 @@ class Serving:
         backend = make_backend(model, pool_bytes, max_round_tokens, lower_stride)
         self.storage, self.pool = backend.storage, backend.pool
         self._lower = _lower(tiers, backend, fingerprint) if tiers else None
-        self.scheduler = Scheduler(
-            Runner(model, self.storage, self.pool, max_round_tokens, backend.execute, self._lower)
+        runner = Runner(
+            model, self.storage, self.pool, max_round_tokens, backend.execute, self._lower
         )
+        self._check = runner.check
+        self.scheduler = Scheduler(runner)
         self._restorer = Restorer(self.scheduler, self.pool, self._lower) if self._lower else None
 
     def run(self, requests: Sequence[Request]) -> list[Outcome]:
@@ -64,6 +66,10 @@ class Serving:
         finally:
             for future in futures:
                 future.cancel()
+
+    def check(self, request: Request) -> None:
+        """Raise RequestTooLarge for a request that can never be answered here."""
+        self._check(request)
 
     def submit(
         self, request: Request, *, deadline: float | None = None, eager: bool = False

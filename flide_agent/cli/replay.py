@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from flide_agent import InvalidInput
+from flide_agent import InvalidInput, TooLarge
 from flide_agent.cli import ask, show
 from flide_agent.cli.inputs import read_file
 from flide_agent.cli.traces import Trace, read_traces
@@ -130,8 +130,12 @@ def replay(client: Client, traces: list[Trace], max_tokens: int | None) -> Itera
         with client.session() as session:
             for number, messages in enumerate(trace.steps, 1):
                 began = time.perf_counter()
-                session.append(*messages)
-                info = session.ask(trace.questions).session
+                try:
+                    session.append(*messages)
+                    info = session.ask(trace.questions).session
+                except TooLarge as error:
+                    print(f"agent {agent} ends before step {number}: {error}", file=sys.stderr)
+                    break
                 ms = 1e3 * (time.perf_counter() - began)
                 yield Step(
                     agent,

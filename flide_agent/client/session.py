@@ -18,7 +18,7 @@ from flide_agent.exceptions import (
     KeyConflict,
     TooLarge,
 )
-from flide_agent.history import messages_to_history
+from flide_agent.history import state_text
 from flide_agent.parsing import parse_questions
 from flide_agent.policy import AuditRecord, Decision, Policy, failed
 from flide_agent.session_types import Answers, AskRequest, SessionInfo
@@ -110,7 +110,7 @@ class _Session:
         self, asked: Mapping[str, Any] | Policy, state: Any, since: str | None, key: str | None
     ) -> dict[str, Any]:
         # As text, which is the same to every transport.
-        local = None if state is None else "".join(t.text for t in messages_to_history([state]))
+        local = None if state is None else state_text(state)
         return {**_what(asked), "state": local, "since": since, "key": key, "agent": self._agent}
 
     def _deciding(self, asked: _Asked, since: str | None, key: str | None) -> dict[str, Any]:
@@ -150,6 +150,11 @@ class _Session:
                 questions=asked.policy.questions(asked.tool),
             )
         )
+
+    def _stop_watching(self) -> None:
+        for stop in self._unwatch:
+            stop()
+        self._unwatch.clear()
 
     def _within(self, timeout: float | None) -> Route:
         return self._route if timeout is None else self._route._replace(timeout=timeout)
@@ -262,9 +267,7 @@ class Session(_Session):
 
     def close(self) -> None:
         """Let the serving side forget the session. Asking again begins it anew."""
-        for stop in self._unwatch:
-            stop()
-        self._unwatch.clear()
+        self._stop_watching()
         self._run(self._verbs.close())
 
     def __enter__(self) -> Self:
@@ -351,9 +354,7 @@ class AsyncSession(_Session):
 
     async def close(self) -> None:
         """See `Session.close`."""
-        for stop in self._unwatch:
-            stop()
-        self._unwatch.clear()
+        self._stop_watching()
         await self._run(self._verbs.close())
 
     async def __aenter__(self) -> Self:
@@ -373,8 +374,36 @@ def _what(asked: Mapping[str, Any] | Policy) -> dict[str, Any]:
 
 
 def _tool_of(state: Any) -> str | None:
-    """The name of a pending call, where it is written as tools' calls usually are."""
-    if not isinstance(state, dict):
+    """The name of a pending call, as tools' calls are usually written.
+
+    Raises:
+        InvalidInput: it looks like a call, or several, but of which tool cannot be told.
+    """
+    calls = getattr(state, "tool_calls", None)
+    if isinstance(state, dict):
+        calls = state.get("tool_calls")
+    if calls is None and isinstance(state, (list, tuple)) and any(map(_is_call, state)):
+        calls = state
+    if not calls and not _is_call(state):
         return None
-    name = state.get("tool", state.get("name"))
-    return name if isinstance(name, str) else None
+    names = {_name_of(call) for call in (calls or [state])}
+    name = names.pop() if len(names) == 1 else None
+    if name is None:
+        raise InvalidInput(
+            "the state looks like a tool call, but not of one tool alone: judge every call by "
+            "itself, and give its tool's name as tool=."
+        )
+    return name
+
+
+def _is_call(state: Any) -> bool:
+    return isinstance(state, dict) and any(key in state for key in ("tool", "name", "function"))
+
+
+def _name_of(call: Any) -> str | None:
+    if not isinstance(call, dict):
+        return None
+    function = call.get("function")
+    within = function.get("name") if isinstance(function, dict) else function
+    found = [name for name in (call.get("tool"), call.get("name"), within) if name is not None]
+    return found[0] if len(found) == 1 and isinstance(found[0], str) else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import ValidationError
+
 from flide_agent.client.calls import Append, Ask, Describe, Drop, Fork, Rewind
 from flide_agent.client.path import Path, path_of
-from flide_agent.exceptions import SessionConflict, SessionNotFound
+from flide_agent.exceptions import InvalidInput, SessionConflict, SessionNotFound
 from flide_agent.history import ROOT, messages_to_history, system_turn
 from flide_agent.session_types import AppendRequest, AskRequest
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R", AppendRequest, AskRequest)
 
-_TRIES = 8
+_TRIES = 100
 """Times that an append is put after what other writers appended in the meantime."""
 
 
@@ -44,6 +46,7 @@ class Verbs:
         self._path = Path()
         self._acked: set[str] = set()
         self._held: str | None = None
+        self._unheard: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -59,30 +62,33 @@ class Verbs:
         for _ in range(_TRIES):
             before = self._begun()
             path = before.plus(messages_to_history(messages, calls=before.calls))
-            expected = self._path.head
+            # Whoever awaits this may give up while the other side does it all the same.
+            unheard, self._unheard = self._unheard, path
             try:
-                return (yield from self._append(path, {"expected": expected}))
+                info = yield from self._append(path, {"expected": self._path.head})
             except SessionConflict as conflict:
-                yield from self._catch_up(conflict.head)
                 last = conflict
+                if unheard is not None and conflict.head == unheard.head == path.head:
+                    info = yield from self._append(path, {"whole": True})
+                else:
+                    yield from self._catch_up(conflict.head)
+                    continue
+            self._unheard = None
+            return info
         raise last
 
     def sync(self, messages: Sequence[Any]) -> Steps[SessionInfo]:
         """Make the history what is given whole."""
-        return (yield from self._append(self._whole(messages), {}))
+        return (yield from self._append(self._whole(messages), {"whole": True}))
 
     def ask(self, messages: Sequence[Any] | None, fields: dict[str, Any]) -> Steps[Answers]:
         """Ask about the history, or about the one that is given whole."""
         if messages is not None:
-            return (yield from self._ask(self._whole(messages), fields))
-        if self._path.turns or self._opening:
-            return (yield from self._ask(self._begun(), fields))
-        # Nothing was said through this object: then it is about what the session holds already.
-        reply: Answers = yield Ask(self.id, AskRequest(ttl=self.ttl, **fields))
-        self.tokens = reply.session.tokens
-        if reply.session.head != ROOT:
-            yield from self._catch_up(reply.session.head)
-        return reply
+            return (yield from self._ask(self._whole(messages), {**fields, "whole": True}))
+        if not self._path.turns:
+            # Nothing was said through this object: then it is about what the session holds.
+            yield from self._look()
+        return (yield from self._ask(self._begun(), fields))
 
     def fork(self, at: str | None) -> Steps[tuple[str, Path]]:
         """The key of a new session, and the history it begins with."""
@@ -153,20 +159,26 @@ class Verbs:
             return (yield call(self.id, self._request(path, known, request, fields)))
         except SessionNotFound:
             self._acked.clear()
-            fields = {k: v for k, v in fields.items() if k != "expected"}
+            if "expected" in fields:
+                fields = {**fields, "expected": ROOT}
             return (yield call(self.id, self._request(path, 0, request, fields)))
 
     def _request(self, path: Path, known: int, request: type[_R], fields: dict[str, Any]) -> _R:
         news = path.turns[known:]
-        return request(
-            parent=path.heads[known],
-            held=self._held,
-            messages=[turn.text for turn in news],
-            summary=any(turn.summary for turn in news),
-            history=self.history,
-            ttl=self.ttl,
-            **fields,
-        )
+        try:
+            return request(
+                parent=path.heads[known],
+                held=self._held,
+                messages=[turn.text for turn in news],
+                summary=any(turn.summary for turn in news),
+                history=self.history,
+                ttl=self.ttl,
+                **fields,
+            )
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            name = ".".join(map(str, fault["loc"])) or "the request"
+            raise InvalidInput(f"{name} is {fault['input']!r}: {fault['msg']}.") from error
 
     def _settle(self, path: Path, head: str) -> Steps[None]:
         """Take the history that the other side made of the one sent."""
@@ -185,6 +197,14 @@ class Verbs:
             described: SessionDescription = yield Describe(self.id, head)
             path = path_of(described.turns or ())
         return path
+
+    def _look(self) -> Steps[None]:
+        """Take over what the session holds already, if it does."""
+        try:
+            described: SessionDescription = yield Describe(self.id)
+        except SessionNotFound:
+            return
+        self.adopt(path_of(described.turns or ()))
 
     def _catch_up(self, head: str) -> Steps[None]:
         """Take over a history that somebody else wrote."""

@@ -12,7 +12,7 @@ Every line ends its turn and no value can break it, so no content can pass for a
 
 from flide_agent.history.chain import ROOT, digest, extend
 from flide_agent.history.diff import Comparison, compare
-from flide_agent.history.messages import Turn, messages_to_history, system_turn
+from flide_agent.history.messages import Turn, messages_to_history, state_text, system_turn
 from flide_agent.history.text import CANONICAL_VERSION
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "digest",
     "extend",
     "messages_to_history",
+    "state_text",
     "system_turn",
 ]

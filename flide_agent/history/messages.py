@@ -109,6 +109,26 @@ def messages_to_history(messages: Sequence[object], *, calls: Sequence[str] = ()
     return turns + _paired(results, left)
 
 
+def state_text(state: object) -> str:
+    """A step-local state as the model reads it after a history.
+
+    A string is taken verbatim and JSON is written whole, whatever it looks like: a pending call may
+    have the fields of a message, and must lose none. A message object is written as in a history.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if isinstance(state, str):
+        utf8(state)
+        return state
+    if state is None or isinstance(state, (bool, int, float, dict, list, tuple)):
+        try:
+            return value_line(state)
+        except InvalidInput as error:
+            raise InvalidInput(f"the state: {error}") from None
+    return "".join(turn.text for turn in messages_to_history([state]))
+
+
 def system_turn(text: str) -> Turn:
     """The turn of a system prompt, which comes first in a history.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from flide_agent.history import messages_to_history
+from flide_agent.history import state_text
 from flide_agent.policy import decided, judge
 from flide_agent.runtime.futures import kept, then, translate
 from flide_agent.runtime.receipts import asked, fingerprint
@@ -71,12 +71,26 @@ class Asker:
             return then(reply, _replayed, shield=True)
         reply = self._looked_up(session, placed, request, local)
         if reply is None:
-            reply = self._ask(session, placed, request, local, deadline)
-        session.last[request.agent] = placed.node.head
+            # What may be asked for again is not given up because its first asker had no time.
+            limit = None if request.key is not None else deadline
+            reply = self._ask(session, placed, request, local, limit)
+        reply = then(reply, lambda answers: _judged(session, request, answers))
         if request.key is None:
             return reply
         session.receipts.store(request.key, exactly, reply)
         return then(reply, lambda answers: answers, shield=True)
+
+    def check(self, session: Session, request: AskRequest) -> None:
+        """Refuse questions that cannot be asked about any history.
+
+        Raises:
+            InvalidInput: one of them.
+        """
+        if questions := _questions(request):
+            try:
+                self._engine.plan(session.tree.root.text_so_far, questions)
+            except EngineError as error:
+                raise translate(error) from error
 
     def ask_standing(
         self, session: Session, placed: Placed, request: AskRequest
@@ -94,7 +108,12 @@ class Asker:
         reply = session.standing.get((placed.node.head, asked(request)))
         if reply is None or (reply.done() and (reply.cancelled() or reply.exception())):
             return None
-        return then(reply, lambda answers: _relabelled(answers, placed), shield=True)
+        # Judged again: bands may have moved since the answer was there.
+        return then(
+            reply,
+            lambda answers: self._decided(session, request, _relabelled(answers, placed)),
+            shield=True,
+        )
 
     def _ask(
         self,
@@ -177,9 +196,7 @@ def local_text(request: AskRequest) -> str:
     Raises:
         InvalidInput: it cannot be read.
     """
-    if request.state is None:
-        return ""
-    return "".join(turn.text for turn in messages_to_history([request.state]))
+    return "" if request.state is None else state_text(request.state)
 
 
 def _questions(request: AskRequest) -> Mapping[str, Question]:
@@ -203,6 +220,12 @@ def _since(
         return questions
     new = text_between(before, node) + local
     return {name: judge_new(question, new) for name, question in questions.items()}
+
+
+def _judged(session: Session, request: AskRequest, answers: Answers) -> Answers:
+    """Remember up to where an agent has judged, now that it has."""
+    session.last[request.agent] = answers.session.head
+    return answers
 
 
 def _replayed(answers: Answers) -> Answers:

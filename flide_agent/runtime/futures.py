@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flide_agent.exceptions import (
     EngineUnavailable,
@@ -41,7 +41,11 @@ def translate(error: BaseException) -> BaseException:
     """What an error of the engine is to its caller."""
     if isinstance(error, EngineError):
         return next(ours for theirs, ours in _MEANING if isinstance(error, theirs))(str(error))
-    return error
+    if isinstance(error, FlideError) or not isinstance(error, Exception):
+        return error
+    unavailable = EngineUnavailable(f"the engine failed ({type(error).__name__}: {error}).")
+    unavailable.__cause__ = error
+    return unavailable
 
 
 def then(inner: Future[A], make: Callable[[A], B], *, shield: bool = False) -> Future[B]:
@@ -53,4 +57,11 @@ def kept(value: A) -> Future[A]:
     """A promise that is kept already."""
     future: Future[A] = Future()
     future.set_result(value)
+    return future
+
+
+def failed_promise(error: Exception) -> Future[Any]:
+    """A promise that cannot be kept."""
+    future: Future[Any] = Future()
+    future.set_exception(error)
     return future

@@ -50,7 +50,7 @@ class LocalTransport:
                 return future.result(timeout)
             except FutureTimeout as error:
                 if future.done():
-                    raise
+                    return future.result()
                 future.cancel()
                 raise _timed_out(timeout) from error
         return self._do(call, tenant or "")

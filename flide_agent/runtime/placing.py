@@ -31,7 +31,7 @@ class Placed(NamedTuple):
 
 
 def place(tree: SessionTree, request: AppendRequest) -> Placed:
-    """Put what happened into the tree; its end becomes the session's newest head.
+    """Put what happened into the tree; if anything did, its end becomes the newest head.
 
     Raises:
         SessionConflict: the newest head is not the one that the request expects.
@@ -49,6 +49,9 @@ def place(tree: SessionTree, request: AppendRequest) -> Placed:
     was_new = tree.is_new
     reference = tree.find(request.held) or tree.current
     before, rest = tree.follow(start, turns)
+    if not rest and not request.whole and before in path(tree.current):
+        # Nothing new: a question about an earlier head is no rewind.
+        return Placed(before, "appended", None, before)
     if was_new:
         reason: Reason = "new" if request.held in (None, history.ROOT) else "expired"
         return Placed(tree.extend(before, rest), reason, None, before)

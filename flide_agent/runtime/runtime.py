@@ -6,9 +6,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from flide_agent.exceptions import FlideError
 from flide_agent.history import ROOT
 from flide_agent.runtime.asking import Asker
-from flide_agent.runtime.futures import then, translate
+from flide_agent.runtime.futures import failed_promise, then, translate
 from flide_agent.runtime.placing import place
 from flide_agent.runtime.responses import to_response
 from flide_agent.runtime.sessions import MAX_SESSIONS, Session, Sessions
@@ -128,12 +129,18 @@ class Runtime:
         session = self._sessions.open(tenant, session_id, request)
         with session.tree.lock:
             self._recall(session)
+            newest = session.tree.current
             placed = place(session.tree, request)
+            try:
+                reply = self._asker.ask(session, placed, request, deadline_in(timeout))
+            except BaseException:
+                # What was refused did not happen.
+                session.tree.select(newest)
+                raise
             if session.eager is not None:
                 session.eager.cancel()
             if placed.node is not placed.before:
                 self._ask_standing(session, placed)
-            reply = self._asker.ask(session, placed, request, deadline_in(timeout))
         if (memory := self._memory) is not None:
             reply.add_done_callback(lambda done: memory.note(session))
         return reply
@@ -149,18 +156,23 @@ class Runtime:
 
         Returns:
             A name for `unwatch`.
+
+        Raises:
+            InvalidInput: a question cannot be asked.
         """
         session = self._sessions.open(tenant, session_id, request)
         name = uuid.uuid4().hex
         with session.tree.lock:
+            self._asker.check(session, request)
             session.watches[name] = Watch(request, callback)
         return name
 
     def unwatch(self, tenant: str, session_id: str, name: str) -> None:
-        """Stop asking."""
-        session = self._sessions.get(tenant, session_id)
-        with session.tree.lock:
-            session.watches.pop(name, None)
+        """Stop asking; nothing to do where the session is not held any more."""
+        session = self._sessions.find(tenant, session_id)
+        if session is not None:
+            with session.tree.lock:
+                session.watches.pop(name, None)
 
     def fork(
         self, tenant: str, session_id: str, at: str | None = None, new_id: str | None = None
@@ -175,10 +187,16 @@ class Runtime:
         session = self._sessions.get(tenant, session_id)
         with session.tree.lock:
             nodes = path(session.tree.node(at) if at else session.tree.current)
+            last = dict(session.last)
+        with session.bands_lock:
+            bands = {place: dict(held) for place, held in session.bands.items()}
         new_id = new_id or uuid.uuid4().hex
         other = self._sessions.add(tenant, new_id, session.ttl)
         with other.tree.lock:
             other.tree.adopt(nodes)
+            # A fork is no way out of a band.
+            other.bands.update(bands)
+            other.last.update(last)
             return self._describe(other, other.tree.current.head, turns=False)
 
     def rewind(self, tenant: str, session_id: str, to: str) -> SessionDescription:
@@ -236,7 +254,11 @@ class Runtime:
 
     def _ask_standing(self, session: Session, placed: Placed) -> bool:
         for watch in session.watches.values():
-            reply = self._asker.ask_standing(session, placed, watch.request)
+            try:
+                reply = self._asker.ask_standing(session, placed, watch.request)
+            except FlideError as error:
+                # What a listener wants to know is no reason to refuse what happened.
+                reply = failed_promise(error)
             self._announcer.announce(watch, reply)
         return bool(session.watches)
 

@@ -107,14 +107,18 @@ class Sessions:
         Raises:
             SessionNotFound: it is not, or is held no longer.
         """
-        with self._lock:
-            session = self._find(self.key(tenant, session_id))
+        session = self.find(tenant, session_id)
         if session is None:
             raise SessionNotFound(
                 f"no session {session_id!r} is held: it expired or never was; send its whole "
                 "history."
             )
         return session
+
+    def find(self, tenant: str, session_id: str) -> Session | None:
+        """A session, if it is held."""
+        with self._lock:
+            return self._find(self.key(tenant, session_id))
 
     def open(self, tenant: str, session_id: str, request: AppendRequest) -> Session:
         """A session for a request that may begin it.
@@ -144,7 +148,10 @@ class Sessions:
     def drop(self, tenant: str, session_id: str) -> bool:
         """Forget a session; says whether there was one."""
         with self._lock:
-            return self._held.pop(self.key(tenant, session_id), None) is not None
+            session = self._held.pop(self.key(tenant, session_id), None)
+        if session is not None and session.eager is not None:
+            session.eager.cancel()
+        return session is not None
 
     def key(self, tenant: str, session_id: str) -> SessionKey:
         """What tells the session from all others."""

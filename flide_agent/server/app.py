@@ -20,6 +20,7 @@ from flide_agent.server.desk import Desk
 from flide_agent.server.edge import CLOSED, Edge
 from flide_agent.server.errors import ApiError, InvalidBody
 from flide_agent.server.keys import Keys
+from flide_agent.server.linger import Linger
 from flide_agent.server.metrics import Metrics
 from flide_agent.server.settings import Settings
 from flide_agent.server.streams import Streams
@@ -74,6 +75,7 @@ def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> F
     app.state.since = routes.today()
     app.include_router(routes.router)
     app.include_router(sessions.router)
+    app.add_middleware(Linger)
     app.add_middleware(Edge, metrics=metrics)
     _handle_errors(app)
     return app

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.requests import ClientDisconnect
 
-from flide_agent.exceptions import FlideError, TimedOut
+from flide_agent.exceptions import EngineUnavailable, FlideError, TimedOut
 from flide_agent.server.admission import Admission
 from flide_agent.server.body import Packed, read_body
 from flide_agent.server.errors import fault
@@ -82,7 +82,14 @@ class Desk:
         except asyncio.CancelledError:
             job.add_done_callback(_abandon)
             raise
-        return await asyncio.wrap_future(made) if isinstance(made, Future) else made
+        if not isinstance(made, Future):
+            return made
+        try:
+            return await asyncio.wrap_future(made)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            raise EngineUnavailable("the engine gave the request up: try again.") from None
 
     def later(self, work: Callable[[], object]) -> None:
         """Do it in a thread, for nobody who waits."""

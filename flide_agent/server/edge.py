@@ -70,7 +70,7 @@ class Edge:
         self, scope: Scope, name: str, status: int, seconds: float, notes: dict[str, Any]
     ) -> None:
         # The route and not the path: ids of sessions may be names of people.
-        route = getattr(scope.get("route"), "path", "")
+        route = getattr(scope.get("route"), "path_format", "")
         self._metrics.count(route, status, seconds)
         if access_log.isEnabledFor(logging.INFO):
             line = {

@@ -24,6 +24,9 @@ ALIAS = "jev-latest"
 
 ID_LENGTH = 256
 
+KEY_HEADER = "idempotency-key"
+"""A request that comes again with the same one is done once."""
+
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.datastructures import Headers
 
 from flide_agent.history import ROOT
 from flide_agent.parsing import parse_request
@@ -14,7 +15,13 @@ from flide_agent.server.auth import AnyCaller
 from flide_agent.server.body import Packed
 from flide_agent.server.desk import Desk
 from flide_agent.server.keys import Caller
-from flide_agent.server.replies import answered, check_model, check_questions, session_id
+from flide_agent.server.replies import (
+    KEY_HEADER,
+    answered,
+    check_model,
+    check_questions,
+    session_id,
+)
 from flide_agent.session_types import AskRequest
 
 SESSION_HEADER = "x-session-id"
@@ -30,33 +37,31 @@ async def system_one(request: Request, caller: AnyCaller) -> Response:
     held there is not computed again. The answers are the same.
     """
     desk: Desk = request.app.state.desk
-    header = request.headers.get(SESSION_HEADER)
+    headers = request.headers
 
     def work(packed: Packed, seconds: float) -> Future[Any]:
-        return _ask(desk, caller, packed.parse(), header, seconds)
+        return _ask(desk, caller, packed.parse(), headers, seconds)
 
     return answered(request, await desk.serve(request, caller, work))
 
 
 def _ask(
-    desk: Desk, caller: Caller, content: dict[str, Any], header: str | None, seconds: float
+    desk: Desk, caller: Caller, content: dict[str, Any], headers: Headers, seconds: float
 ) -> Future[Any]:
     asked = parse_request(content)
     check_model(desk.runtime, asked.model)
     check_questions(asked.questions, caller.limits)
     named = content.get("session_id")
-    if named is None:
-        named = None if header is None else header.encode("latin-1").decode(errors="replace")
+    if named is None and (header := headers.get(SESSION_HEADER)) is not None:
+        named = header.encode("latin-1").decode(errors="replace")
     if named is None:
         return desk.runtime.system_one(asked, tenant=caller.tenant, timeout=seconds)
     messages = asked.state if isinstance(asked.state, list) else [asked.state]
-    step = AskRequest(parent=ROOT, messages=messages, questions=asked.questions)
-    return desk.runtime.ask(
-        caller.tenant,
-        session_id(named, "session_id"),
-        step,
-        timeout=seconds,
+    step = AskRequest(
+        parent=ROOT, messages=messages, questions=asked.questions, key=headers.get(KEY_HEADER)
     )
+    name = session_id(named, "session_id")
+    return desk.runtime.ask(caller.tenant, name, step, timeout=seconds)
 
 
 @router.get("/v1/models", **documents.MODELS)

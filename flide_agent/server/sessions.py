@@ -17,6 +17,7 @@ from flide_agent.server.forms import CreateRequest, ForkRequest, RewindRequest
 from flide_agent.server.keys import Caller
 from flide_agent.server.replies import (
     ID_LENGTH,
+    KEY_HEADER,
     answered,
     check_model,
     check_questions,
@@ -26,8 +27,6 @@ from flide_agent.server.replies import (
 )
 from flide_agent.server.streams import AnswerStream
 from flide_agent.session_types import AppendRequest, AskRequest
-
-KEY_HEADER = "idempotency-key"
 
 router = APIRouter(prefix="/v1/sessions")
 

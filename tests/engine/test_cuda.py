@@ -78,10 +78,12 @@ def test_warmed_up_graphs_answer_as_others_do(checkpoint: Checkpoint) -> None:
     rng = np.random.default_rng(3)
     trunks = [trunk(rng, Pages(rng), 100, [5, 70])]
     cold, warm = executor(checkpoint, torch.float32), executor(checkpoint, torch.float32)
+    small = Capacity(tokens=400, pages=8, slots=4, branches=12, labels=12 * VOCABULARY, saves=4)
+    warm.capacities = cold.capacities = [small, CAPACITY]
     told: list[tuple[int, int]] = []
     warm.warm_up(lambda done, total: told.append((done, total)))
     assert told[-1] == (1, 1)
-    assert list(warm._graphs) == [CAPACITY]
+    assert list(warm._graphs) == [small]
     for ours, others in zip(warm.start(trunks)(), cold.start(trunks)(), strict=True):
         assert np.array_equal(ours, others)
 

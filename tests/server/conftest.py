@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
     from flide_agent.runtime import Runtime
 
@@ -62,10 +63,18 @@ def engine(directory: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def serving(served: Engine | Runtime, settings: Settings, key: str = "") -> Iterator[Served]:
-    """An app on a socket of its own."""
+def serving(
+    served: Engine | Runtime,
+    settings: Settings,
+    *,
+    key: str = "",
+    wrap: Callable[[FastAPI], ASGIApp] = lambda app: app,
+) -> Iterator[Served]:
+    """An app on a socket of its own, perhaps behind something else."""
     app = create_app(served, settings)
-    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=5, ws="none")
+    config = uvicorn.Config(
+        wrap(app), port=0, log_config=None, timeout_graceful_shutdown=5, ws="none"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -95,7 +104,7 @@ def serve(engine: Engine) -> Callable[..., AbstractContextManager[Served]]:
     """Makes servers with settings of their own."""
 
     def make(key: str = "", **settings: Any) -> AbstractContextManager[Served]:
-        return serving(engine, Settings(**{"timeout": 30, **settings}), key)
+        return serving(engine, Settings(**{"timeout": 30, **settings}), key=key)
 
     return make
 

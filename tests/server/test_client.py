@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from flide_agent import Answers, Session
+    from flide_agent import Session
     from flide_engine.engine import Engine
     from tests.server.conftest import Served
 
@@ -147,9 +147,9 @@ class TestSessions:
 
     def test_watching(self, client: Client) -> None:
         """Standing answers come by themselves, and asking is a look-up meanwhile."""
-        heard: queue.Queue[Answers] = queue.Queue()
+        heard: queue.Queue[Any] = queue.Queue()
         session = client.session()
-        stop = session.watch(ASKED, heard.put)
+        stop = session.watch(ASKED, lambda answers: heard.put(answers))
         session.append("a")
         assert heard.get(timeout=PATIENT).session.head == session.head
         assert session.ask(ASKED).session.source == "standing"

@@ -49,7 +49,12 @@ def test_nothing_without_a_key(
 ) -> None:
     """Missing and wrong ones are 401 on every route, before a body is read or a session sought."""
     with serve(keys=keys(right="acme")) as served:
-        for headers in ({}, bearer("wrong"), {"authorization": "Basic right"}, bearer("")):
+        for headers in (
+            {},
+            bearer("wrong"),
+            {"authorization": "Basic right"},
+            {"authorization": "Bearer"},
+        ):
             response = served.http.request(method, path, headers=headers, content=b"{not read")
             assert response.status_code == 401
             assert response.json()["detail"]["error_type"] == "authentication_error"

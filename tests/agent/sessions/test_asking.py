@@ -335,3 +335,6 @@ class Broken:
 
     def close(self) -> None:
         pass
+
+    async def aclose(self) -> None:
+        pass

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from flide_agent import Choice, Noul, Score
 from flide_agent.client.path import Path
-from flide_agent.history import messages_to_history
+from flide_agent.history import messages_to_history, state_text
 from flide_agent.since import judge_new
 from tests.agent.sessions.conftest import numbers
 
@@ -116,7 +116,7 @@ class SessionMachine(RuleBasedStateMachine):
         common = next(
             (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before)
         )
-        words = "".join(after[common:]) + text_of([] if state is None else [state])
+        words = "".join(after[common:]) + ("" if state is None else state_text(state))
         questions = {name: judge_new(q, words) for name, q in QUESTIONS.items()}
         self.check(session, numbers(answers), questions, state)
 
@@ -162,7 +162,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def check(self, session: Session, got: list[float], questions: Any, state: Any) -> None:
         self.check_text(session)
-        whole = session.text + text_of([] if state is None else [state])
+        whole = session.text + ("" if state is None else state_text(state))
         assert got == pytest.approx(self.stage.stateless(whole, questions), abs=1e-9, rel=0)
 
     def shared(self, session: Session) -> bool:
