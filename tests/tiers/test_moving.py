@@ -138,7 +138,7 @@ def test_decisions_outlive_the_process(model: Path, server: RedisServer) -> None
         assert opened is not None
         with opened as tiers, Engine.from_pretrained(model, tiers=tiers) as engine:
             runtime = Runtime(engine, memory=SessionMemory(opened.records))
-            with Client(LocalTransport(runtime, owns_engine=False)) as client:
+            with Client(transport=LocalTransport(runtime, owns_engine=False)) as client:
                 session = client.session("decided")
                 session.sync(STEPS[:3])
                 replies.append(session.decide(policy, state=call, key="step 3"))
