@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
 
-from flide_engine.arrays import Capacity
 from flide_engine.core import GRID, Branch
-from flide_engine.executors import GraphExecutor, capacity_for
+from flide_engine.executors import GraphExecutor, capacity_for, ladder
 from flide_engine.kernels.fork_attention.triton_kernel import tile_rows
 from flide_engine.layers.attention import Attention
 from flide_engine.models import Decoder, load_model
@@ -45,6 +44,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 16, "num_key_value_heads": 4, "linear_num_value_heads": 32,
     },
 }  # fmt: skip
+
+MAX_ROUND_TOKENS = 8192
 
 
 @dataclass(frozen=True)
@@ -161,12 +162,10 @@ def measure(model: Decoder, storage: Storage, stream: Stream) -> dict[str, Any]:
     layout = model.layout
     rows = tile_rows(layout.heads // layout.kv_heads, layout.head_dim, model.dtype)
     need = capacity_for([trunk])
-    capacity = Capacity(
-        tokens=-(-need.tokens // 64) * 64, pages=need.pages, slots=4,
-        branches=max(8, need.branches), labels=need.labels + 8, saves=4,
-    )  # fmt: skip
+    steps = ladder(MAX_ROUND_TOKENS, model.max_positions // GRID)
+    capacity = next(step for step in steps if step.holds(need))
     executor = GraphExecutor(model, storage, rows, [capacity])
-    executor([trunk])
+    executor.start([trunk])()
     graph = executor._graphs[capacity].graph
     floor = capture(products(model, stream.rows))
     took, bare = replay_ms(graph), replay_ms(floor)

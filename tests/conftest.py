@@ -18,8 +18,8 @@ if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"
     mend()
 
-    # The models here are small: a second thread gains nothing, and on a busy machine costs much.
-    torch.set_num_threads(1)
+# The models here are small: a second thread gains nothing, and on a busy machine costs much.
+torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

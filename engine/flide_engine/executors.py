@@ -88,13 +88,12 @@ class GraphExecutor:
         """
         from flide_engine.kernels.ahead import compile_ahead
 
-        least = self.capacities[0]
-        arrays = StagedArrays(
-            least, self.storage.layout.conv_width, self.tile_rows, self.storage.device
-        )
-        idle = _idle_round(self.storage, arrays)
-        compile_ahead(lambda: self.model(idle, self.storage), progress)
+        layout, device = self.storage.layout, self.storage.device
         small = [c for c in self.capacities if c.tokens <= SMALL_TOKENS and c.pages <= SMALL_PAGES]
+        if small:
+            arrays = StagedArrays(small[0], layout.conv_width, self.tile_rows, device)
+            idle = _idle_round(self.storage, arrays)
+            compile_ahead(lambda: self.model(idle, self.storage), progress)
         for done, capacity in enumerate(small, 1):
             self._graphs[capacity] = _Graph(self, capacity)
             progress(done, len(small))
@@ -172,8 +171,8 @@ TOKENS = (
 """Rows of captured streams: where the library's products took long for their size on an H200, as at
 448, there is another nearby."""
 
-SMALL_TOKENS, SMALL_PAGES = 1024, 256
-"""Of the graphs that are captured before the first round: the requests that wait for an answer."""
+SMALL_TOKENS, SMALL_PAGES = 512, 64
+"""Of the graphs that are captured before the first round: a request that waits for its answer."""
 
 
 def ladder(max_tokens: int, max_pages: int) -> list[Capacity]:
@@ -214,4 +213,4 @@ def _later(logprobs: torch.Tensor, rnd: Round) -> Callable[[], list[LogProbabili
 def _by_branch(logprobs: torch.Tensor, rnd: Round) -> list[LogProbabilities]:
     counts = rnd.labels.counts
     flat = logprobs[: sum(counts)].to("cpu", torch.float64).numpy()
-    return np.split(flat, np.cumsum(counts)[:-1])
+    return np.split(flat, np.cumsum(counts))[:-1]

@@ -11,7 +11,7 @@ import torch
 from flide_engine.core import GRID
 from flide_engine.kernels.fork_attention import tiles as tiles_module
 from flide_engine.kernels.fork_attention.reference import fork_attention_reference
-from flide_engine.kernels.fork_attention.tiles import plan_tiles, tile_capacity
+from flide_engine.kernels.fork_attention.tiles import Splitting, plan_tiles, tile_capacity
 from flide_engine.kernels.fork_attention.triton_kernel import fork_attention_triton, tile_rows
 from tests.kernels.rounds import (
     BIG,
@@ -110,17 +110,17 @@ def test_every_shape_gives_what_the_reference_gives(
 def test_splits_give_what_the_reference_gives(
     dtype: torch.dtype, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With splits of 128 keys, doubled past three: a resumed trunk, branches here and there."""
-    monkeypatch.setattr(tiles_module, "SPLIT", 128)
-    monkeypatch.setattr(tiles_module, "MAX_SPLITS", 3)
+    """With splits of 128 keys and more: a resumed trunk, branches here and there."""
+    monkeypatch.setattr(tiles_module, "WIDE", Splitting(128, 2, 192, 3))
+    monkeypatch.setattr(tiles_module, "SINGLE", Splitting(128, 3, 128, 3))
     slots = (Slot(450, (3, (20, 128), (9, 384)), start=384), Slot(140, (66,), start=64))
     check(slots, SHAPES["H4-HV2-D16"], dtype, device, gated=True)
 
 
 def test_a_row_is_tiled_by_its_position_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fresh or resumed, alone or not: a trunk row's tile and splits are the same."""
-    monkeypatch.setattr(tiles_module, "SPLIT", 128)
-    monkeypatch.setattr(tiles_module, "MAX_SPLITS", 3)
+    monkeypatch.setattr(tiles_module, "WIDE", Splitting(128, 2, 192, 3))
+    monkeypatch.setattr(tiles_module, "SINGLE", Splitting(128, 3, 128, 3))
 
     def pieces(slots: tuple[Slot, ...]) -> dict[int, set[tuple[int, ...]]]:
         """The neighbours and splits of each position of the last slot from 192 on."""

@@ -1,4 +1,4 @@
-"""Norms with sums and gates: Triton against the reference."""
+"""Norms with sums: Triton against the reference."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ import torch
 
 from flide_engine.kernels.fused_norm.reference import (
     add_rms_norm_reference,
-    gated_rms_norm_reference,
     rms_norm_reference,
 )
 from flide_engine.kernels.fused_norm.triton_kernel import (
     add_rms_norm_triton,
-    gated_rms_norm_triton,
     rms_norm_triton,
 )
-from tests.kernels.rounds import TOLERANCE, call, relative_error
+from tests.kernels.rounds import TOLERANCE, relative_error
 
 EPS = 1e-5
 GPU = [
     pytest.param(3001, 1024, marks=pytest.mark.gpu),
     pytest.param(777, 2560, marks=pytest.mark.gpu),
 ]
-HEADS_GPU = [pytest.param(3001, 16, 128, marks=pytest.mark.gpu)]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -48,25 +45,3 @@ def test_sum_and_norm_give_what_the_reference_gives(
         assert relative_error(normed, wanted[1]) < TOLERANCE[dtype]
     alone = rms_norm_triton(operands[0], operands[2], EPS)
     assert relative_error(alone, rms_norm_reference(wide[0], wide[2], EPS)) < TOLERANCE[dtype]
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize(("count", "heads", "size"), [(5, 3, 20), (7, 2, 16), *HEADS_GPU])
-@pytest.mark.parametrize("selected", [False, True], ids=["all", "selected"])
-def test_gated_norm_gives_what_the_reference_gives(
-    count: int, heads: int, size: int, dtype: torch.dtype, selected: bool, device: torch.device
-) -> None:
-    """Of all rows or of some, beside a gate that is part of a larger product."""
-    rng = torch.Generator().manual_seed(size)
-    x = torch.randn(count, heads, size, generator=rng).to(dtype)
-    rows = torch.tensor([count - 1, 2, 2, 0]) if selected else None
-    gate = torch.randn(4 if selected else count, heads + 1, size, generator=rng).to(dtype)
-    weight = torch.rand(size, generator=rng) * 2
-
-    def parts(device: torch.device | str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        return x.to(device), gate.to(device)[:, :heads], weight.to(device)
-
-    wanted = call(gated_rms_norm_reference, (part.double() for part in parts("cpu")), EPS, rows)
-    out = gated_rms_norm_triton(*parts(device), EPS, None if rows is None else rows.to(device))
-    assert out.dtype == dtype
-    assert relative_error(out, wanted) < TOLERANCE[dtype]

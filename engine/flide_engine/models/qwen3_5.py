@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flide_engine.errors import ModelLoadError
+from flide_engine.kernels.gated_delta_net import Parameters
 from flide_engine.layers.attention import Attention
 from flide_engine.layers.gated_delta_net import GatedDeltaNet
 from flide_engine.layers.mlp import SwiGLU
@@ -151,9 +152,6 @@ class _Builder:
         conv = self.take(f"{name}.conv1d.weight", self.channels, 1, self.conv_width)
         return GatedDeltaNet(
             index=index,
-            value_heads=self.value_heads,
-            key_dim=self.key_dim,
-            value_dim=self.value_dim,
             inputs=self.stacked(
                 [f"{name}.in_proj_{part}.weight" for part in ("z", "qkv", "b", "a")],
                 [
@@ -161,12 +159,17 @@ class _Builder:
                     for rows in (values, self.channels, self.value_heads, self.value_heads)
                 ],
             ),
-            conv=conv.squeeze(1),
-            log_decay=self.take(f"{name}.A_log", self.value_heads, dtype=self.wide),
-            dt_bias=self.take(f"{name}.dt_bias", self.value_heads, dtype=self.wide),
-            norm=self.take(f"{name}.norm.weight", self.value_dim, dtype=self.wide),
+            parameters=Parameters(
+                value_heads=self.value_heads,
+                key_dim=self.key_dim,
+                value_dim=self.value_dim,
+                conv=conv.squeeze(1).T.contiguous(),
+                log_decay=self.take(f"{name}.A_log", self.value_heads, dtype=self.wide),
+                dt_bias=self.take(f"{name}.dt_bias", self.value_heads, dtype=self.wide),
+                norm=self.take(f"{name}.norm.weight", self.value_dim, dtype=self.wide),
+                eps=self.eps,
+            ),
             out=self.take(f"{name}.out_proj.weight", self.hidden, values),
-            eps=self.eps,
         )
 
     def take(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """Tables that say which program of the Triton kernels attends to what, made on the host.
 
 A tile is a run of query rows of one segment; on a trunk it never crosses a grid point. The trunk
-keys of a tile are cut into splits whose length follows from the position alone, so a row is summed
-in the same pieces in whichever round it comes.
+keys of a tile are cut into splits of about one length, which follows from the position alone, so a
+row is summed in the same pieces in whichever round it comes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,34 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 
-SPLIT = 1024
-"""Trunk keys of a split, doubled until a row has at most `MAX_SPLITS` of them."""
 
-MAX_SPLITS = 16
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """Into how many splits trunk keys are cut.
+
+    Splits leave partial results, which costs about as much as 100 keys do; they let few rows use
+    all of a GPU. So a history is soon cut into `few`, for a step on it has few rows, and into more
+    only where these would grow longer than `longest`.
+
+    Attributes:
+        shortest, longest: keys of a split.
+        few, most: splits.
+    """
+
+    shortest: int
+    few: int
+    longest: int
+    most: int
+
+    def count(self, keys: Ints) -> Ints:
+        """Splits of so many keys."""
+        few = np.minimum(-(-keys // self.shortest), self.few)
+        return np.clip(np.maximum(few, -(-keys // self.longest)), 1, self.most)
+
+
+WIDE = Splitting(shortest=2048, few=4, longest=4096, most=16)
+SINGLE = Splitting(shortest=1024, few=16, longest=8192, most=16)
+"""Of tiles of one row: they read more than they multiply, and there are few of them."""
 
 NONE = -1
 
@@ -58,8 +82,13 @@ def plan_tiles(spans: Sequence[Span], num_trunks: int, rows: int) -> Tiles:
         num_trunks: how many of them, leading, are trunks: S for `Round.every`, 0 for `Round.read`.
         rows: of a tile: a power of two of at most `GRID` (see `triton_kernel.tile_rows`).
     """
-    work, joins = _splits(*_tiles(spans, num_trunks, rows))
+    work, joins = _splits(*_tiles(spans, num_trunks, rows), splitting(rows))
     return Tiles(torch.from_numpy(work), torch.from_numpy(joins), rows, int(joins[:, 3].sum()))
+
+
+def splitting(rows: int) -> Splitting:
+    """How tiles of so many rows are split."""
+    return SINGLE if rows == 1 else WIDE
 
 
 def tile_capacity(tokens: int, segments: int, pages: int, rows: int) -> tuple[int, int]:
@@ -71,8 +100,8 @@ def tile_capacity(tokens: int, segments: int, pages: int, rows: int) -> tuple[in
         rows: of a tile.
     """
     tiles = min(tokens, tokens // rows + segments)
-    splits = min(-(-pages * GRID // SPLIT), MAX_SPLITS)
-    return tiles * max(splits, 1), tiles if splits > 1 else 0
+    splits = int(splitting(rows).count(np.array(pages * GRID)))
+    return tiles * splits, tiles if splits > 1 else 0
 
 
 def _tiles(spans: Sequence[Span], num_trunks: int, rows: int) -> tuple[Ints, Ints, Ints]:
@@ -95,12 +124,11 @@ def _tiles(spans: Sequence[Span], num_trunks: int, rows: int) -> tuple[Ints, Int
     return tiles, prefix + end * is_trunk, np.where(is_trunk, NONE, own_start)
 
 
-def _splits(tiles: Ints, keys: Ints, own_start: Ints) -> tuple[Ints, Ints]:
+def _splits(tiles: Ints, keys: Ints, own_start: Ints, splitting: Splitting) -> tuple[Ints, Ints]:
     """The tables; a segment's own rows go with the last split of its trunk keys."""
-    length = np.full_like(keys, SPLIT)
-    on_grid = -(-keys // GRID) * GRID
-    while (short := length * MAX_SPLITS < on_grid).any():
-        length[short] *= 2
+    # From the grid point after them: a tile's keys end where its rows do, wherever a trunk ends.
+    pages = np.maximum(-(-keys // GRID), 1)
+    length = -(-pages // splitting.count(pages * GRID)) * GRID
     counts = np.maximum(-(-keys // length), 1)
     index = np.repeat(np.arange(len(tiles)), counts)
     split = _ramps(counts)

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from flide_engine.core import GRID
+from flide_engine.kernels.common import sigmoid
 
 if TYPE_CHECKING:
     from flide_engine.kernels.fork_attention.tiles import Tiles
@@ -80,7 +81,9 @@ def fork_attention_triton(
     partial = query.new_empty(tiles.num_partials, HKV, BM, D, dtype=torch.float32)
     lse = query.new_empty(tiles.num_partials, HKV, BM, dtype=torch.float32)
     gated = query if gate is None else gate
-    shape = {"HKV": HKV, "G": G, "D": D, "BM": BM, "BD": BD, "GATED": gate is not None}
+    shape = {
+        "HKV": HKV, "G": G, "D": D, "BM": BM, "BD": BD, "GATED": gate is not None,
+    }  # fmt: skip
     attend_kernel[(len(tiles.work) * HKV,)](
         query, key, value, key_pages, value_pages, rnd.page_table, tiles.work,
         queries.trunk_len, queries.branch_len, gated, out, partial, lse,
@@ -160,12 +163,12 @@ def attend_kernel(
                 b_q, b_k, b_v, b_acc, b_max, b_sum, b_seen, scale, PRECISION
             )
 
-    b_acc = b_acc / b_sum[:, None]
+    b_acc *= (1.0 / b_sum)[:, None]
     m_out = m_m[:, None] & m_d[None, :]
     if partial < 0:
         if GATED:
             o_gate = (o_q * s_gt + o_h * s_gh)[:, None] + o_d
-            b_acc *= tl.sigmoid(tl.load(p_gate + o_gate, mask=m_out, other=0.0).to(tl.float32))
+            b_acc *= sigmoid(tl.load(p_gate + o_gate, mask=m_out, other=0.0).to(tl.float32))
         o_out = (o_q * (HKV * G) + o_h)[:, None] * D + o_d
         tl.store(p_out + o_out, b_acc.to(p_out.dtype.element_ty), mask=m_out)
     else:
@@ -214,10 +217,10 @@ def join_kernel(
         b_part = tl.load(p_partial + o_part[:, None] * D + o_d, mask=m_out, other=0.0)
         b_acc += b_weight[:, None] * b_part
         o_part += HKV * BM
-    b_acc = b_acc / b_sum[:, None]
+    b_acc *= (1.0 / b_sum)[:, None]
     o_q, o_h = i_q + o_m // G, i_h * G + o_m % G
     if GATED:
         o_gate = (o_q * s_gt + o_h * s_gh)[:, None] + o_d
-        b_acc *= tl.sigmoid(tl.load(p_gate + o_gate, mask=m_out, other=0.0).to(tl.float32))
+        b_acc *= sigmoid(tl.load(p_gate + o_gate, mask=m_out, other=0.0).to(tl.float32))
     o_out = (o_q * (HKV * G) + o_h)[:, None] * D + o_d
     tl.store(p_out + o_out, b_acc.to(p_out.dtype.element_ty), mask=m_out)

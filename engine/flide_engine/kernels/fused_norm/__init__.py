@@ -1,5 +1,5 @@
-"""Root-mean-square norms, with the sum or the gate that goes with them."""
+"""Root-mean-square norms, with the sum that goes before them."""
 
-from flide_engine.kernels.fused_norm.entry import add_rms_norm, gated_rms_norm, rms_norm
+from flide_engine.kernels.fused_norm.entry import add_rms_norm, rms_norm
 
-__all__ = ["add_rms_norm", "gated_rms_norm", "rms_norm"]
+__all__ = ["add_rms_norm", "rms_norm"]

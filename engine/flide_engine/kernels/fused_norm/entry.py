@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from flide_engine.kernels.fused_norm.reference import (
     add_rms_norm_reference,
-    gated_rms_norm_reference,
     rms_norm_reference,
 )
 
@@ -54,29 +53,3 @@ def add_rms_norm(
     from flide_engine.kernels.fused_norm.triton_kernel import add_rms_norm_triton
 
     return add_rms_norm_triton(x, residual, weight, eps, rows, dtype)
-
-
-def gated_rms_norm(
-    x: torch.Tensor,
-    gate: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float,
-    rows: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """`rms_norm(x) * silu(gate)`, in the dtype of gate.
-
-    Args:
-        x: `[T, HV, V]`.
-        gate: `[Q, HV, V]`.
-        weight: `[V]`; see `rms_norm`.
-        eps: added to the mean square.
-        rows: `[Q]` the rows of x, or None for all in order.
-
-    Returns:
-        `[Q, HV, V]`.
-    """
-    if not x.is_cuda:
-        return gated_rms_norm_reference(x, gate, weight, eps, rows)
-    from flide_engine.kernels.fused_norm.triton_kernel import gated_rms_norm_triton
-
-    return gated_rms_norm_triton(x, gate, weight, eps, rows)

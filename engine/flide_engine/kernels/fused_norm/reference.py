@@ -26,15 +26,3 @@ def add_rms_norm_reference(
     """See `add_rms_norm`."""
     total = x + (residual if rows is None else residual[rows])
     return total, rms_norm_reference(total.to(dtype or x.dtype), weight, eps)
-
-
-def gated_rms_norm_reference(
-    x: torch.Tensor,
-    gate: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float,
-    rows: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """See `gated_rms_norm`."""
-    normed = rms_norm_reference((x if rows is None else x[rows]).to(weight.dtype), weight, eps)
-    return normed.mul_(F.silu(gate.to(weight.dtype))).to(gate.dtype)

@@ -1,4 +1,4 @@
-"""The convolution in PyTorch."""
+"""The short causal convolution of a Gated DeltaNet layer in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from flide_engine.round import ConvSources
 
 
-def causal_conv_reference(
+def causal_conv(
     inputs: torch.Tensor, weight: torch.Tensor, windows: torch.Tensor, sources: ConvSources
 ) -> torch.Tensor:
     """Depthwise causal convolution of width W, then SiLU; saves the round's windows on the way.
@@ -22,7 +22,7 @@ def causal_conv_reference(
 
     Args:
         inputs: `[T, channels]`.
-        weight: `[channels, W]`, the last column for the row itself.
+        weight: `[W, channels]`, the last for the row itself.
         windows: `[num_states, W - 1, channels]` saved inputs, oldest first; `sources.save_states`
             are written.
         sources: which rows or saved inputs come before each row.
@@ -30,19 +30,19 @@ def causal_conv_reference(
     Returns:
         `[T, channels]`.
     """
-    width = weight.shape[1]
-    out = inputs * weight[:, -1]
+    width = len(weight)
+    out = inputs * weight[-1]
     for back in range(1, width):
-        out[back:].addcmul_(inputs[:-back], weight[:, width - 1 - back])
+        out[back:].addcmul_(inputs[:-back], weight[width - 1 - back])
     edges = sources.edge_rows
-    edge_out = inputs[edges] * weight[:, -1]
+    edge_out = inputs[edges] * weight[-1]
     for back in range(1, width):
         source = sources.source[back - 1, edges]
         before = inputs[source.clamp(min=0)]
         saved = source < ZERO
         before[saved] = windows.flatten(0, 1)[-2 - source[saved]]
         before[source == ZERO] = 0
-        edge_out.addcmul_(before, weight[:, width - 1 - back])
+        edge_out.addcmul_(before, weight[width - 1 - back])
     out[edges] = edge_out
     windows[sources.save_states] = inputs[sources.save_rows]
     return torch.nn.functional.silu(out, inplace=True)

@@ -23,7 +23,7 @@ class _Chunk(NamedTuple):
     beta: torch.Tensor  # [A, HV, GRID]
 
 
-def gated_delta_rule_reference(
+def gated_delta_rule(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
