@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,9 +46,10 @@ class LocalTransport:
     def send(self, call: Call, *, tenant: str | None, timeout: float | None) -> Any:
         """Do it and wait for the reply."""
         if isinstance(call, (SystemOne, Ask)):
+            began = time.monotonic()
             future = self._promise(call, tenant or "", timeout)
             try:
-                return future.result(timeout)
+                return future.result(_left(timeout, began))
             except FutureTimeout as error:
                 if future.done():
                     return future.result()
@@ -59,9 +61,10 @@ class LocalTransport:
         """Do it without holding up the event loop."""
         if not isinstance(call, (SystemOne, Ask)):
             return await asyncio.to_thread(self._do, call, tenant or "")
+        began = time.monotonic()
         future = await asyncio.to_thread(self._promise, call, tenant or "", timeout)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), timeout)
+            return await asyncio.wait_for(asyncio.wrap_future(future), _left(timeout, began))
         except TimeoutError as error:
             if isinstance(error, FlideError):
                 raise
@@ -130,6 +133,11 @@ def open_local(model: str | Engine, *, eager: bool = True, **options: Any) -> Lo
     except EngineError as error:
         raise FlideError(str(error)) from error
     return LocalTransport(Runtime(engine, eager=eager), owns_engine=True)
+
+
+def _left(timeout: float | None, began: float) -> float | None:
+    """What is left of a time that began a while ago."""
+    return None if timeout is None else max(timeout - (time.monotonic() - began), 0.0)
 
 
 def _timed_out(timeout: float | None) -> TimedOut:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from flide_agent.exceptions import FlideError
+from flide_agent.exceptions import FlideError, TimedOut
 from flide_agent.history import ROOT
 from flide_agent.runtime.asking import Asker
 from flide_agent.runtime.futures import failed_promise, then, translate
@@ -19,7 +20,7 @@ from flide_agent.session_types import SessionDescription, SessionInfo
 from flide_engine.errors import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from flide_agent.runtime.memory import SessionMemory
@@ -126,13 +127,14 @@ class Runtime:
             SessionConflict: the session's newest head is not the one expected.
             SessionNotFound: the session, the parent, or the head of `since` is not held.
         """
+        deadline = deadline_in(timeout)
         session = self._sessions.open(tenant, session_id, request)
-        with session.tree.lock:
+        with _locked(session, deadline):
             self._recall(session)
             newest = session.tree.current
             placed = place(session.tree, request)
             try:
-                reply = self._asker.ask(session, placed, request, deadline_in(timeout))
+                reply = self._asker.ask(session, placed, request, deadline)
             except BaseException:
                 # What was refused did not happen.
                 session.tree.select(newest)
@@ -261,6 +263,18 @@ class Runtime:
                 reply = failed_promise(error)
             self._announcer.announce(watch, reply)
         return bool(session.watches)
+
+
+@contextmanager
+def _locked(session: Session, deadline: float | None) -> Iterator[None]:
+    """Hold a session's lock; TimedOut if others hold it until the deadline."""
+    wait = -1.0 if deadline is None else max(deadline - time.monotonic(), 0.0)
+    if not session.tree.lock.acquire(timeout=wait):
+        raise TimedOut("there was no answer in time: the session is busy with another request.")
+    try:
+        yield
+    finally:
+        session.tree.lock.release()
 
 
 def deadline_in(timeout: float | None) -> float | None:
