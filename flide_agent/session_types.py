@@ -21,6 +21,8 @@ different or gone. summarised: earlier turns were replaced by a summary. windowe
 and the rest goes on. expired: the session held it once and no longer did. new: the first one.
 """
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+
 _Count = Annotated[int, Field(ge=0)]
 
 
@@ -87,10 +89,10 @@ class AppendRequest(_Wire):
     expected: str | None = None
     held: str | None = None
     messages: list[Any] = []
-    whole: bool = False
-    summary: bool = False
+    whole: Annotated[bool, Field(strict=True)] = False
+    summary: Annotated[bool, Field(strict=True)] = False
     history: Literal["exact", "full"] = "exact"
-    ttl: Annotated[float, Field(gt=0)] | None = None
+    ttl: Seconds | None = None
 
 
 class AskRequest(AppendRequest):

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ def examine() -> Report:
     """Look at this machine, with the engine's eyes as far as it is installed."""
     extras = _extras()
     engine = _engine(extras["engine"])
-    names = ("flide-agent", "pydantic", "rich")
+    names = ("flide-agent", "httpx", "pydantic", "rich")
     return Report(
         usable=engine.problem is None,
         versions={
@@ -144,11 +145,16 @@ def _extras() -> dict[str, Extra]:
     for line in importlib.metadata.requires("flide-agent") or []:
         match = _REQUIREMENT.match(line)
         # An extra that is made of others names this package itself.
-        if match and match[1] != "flide-agent":
+        if match and match[1] != "flide-agent" and not _is_built_in(match[1]):
             package, name = match.groups()
             install = _INSTALL.get(name, f"pip install 'flide-agent[{name}]'")
             found.setdefault(name, Extra({}, install)).packages[package] = _version(package)
     return found
+
+
+def _is_built_in(package: str) -> bool:
+    # Newer Pythons have what a backport is of, and it is not installed there.
+    return package.startswith("backports") and sys.version_info >= (3, 14)
 
 
 def _version(package: str) -> str | None:

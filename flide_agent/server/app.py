@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -22,6 +23,7 @@ from flide_agent.server.errors import ApiError, InvalidBody
 from flide_agent.server.keys import Keys
 from flide_agent.server.linger import Linger
 from flide_agent.server.metrics import Metrics
+from flide_agent.server.schemas import bodies
 from flide_agent.server.settings import Settings
 from flide_agent.server.streams import Streams
 
@@ -62,9 +64,10 @@ def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> F
         if runtime is not serving:
             runtime.close()
 
-    app = FastAPI(
+    app = _App(
         title="flide-agent",
         summary="Typed questions about a state or a session, answered by a decision model.",
+        version=version("flide-agent"),
         lifespan=lifespan,
         redoc_url=None,
     )
@@ -79,6 +82,19 @@ def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> F
     app.add_middleware(Edge, metrics=metrics)
     _handle_errors(app)
     return app
+
+
+class _App(FastAPI):
+    """Its document has the bodies that the routes read by themselves."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        document["components"]["schemas"] |= bodies(self.state.desk.runtime.model_name)
+        if self.state.auth.is_open:
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    operation.pop("security", None)
+        return document
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -101,15 +117,15 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: HTTPException) -> Response:
-        kind = _KINDS.get(error.status_code, "api_usage_error")
-        return errors.reply(
-            ApiError(
-                error.status_code,
-                kind,
-                f"{request.method} {quote(request.scope['path'])}: {error.detail}.",
-                headers=error.headers,
-            )
-        )
+        status, where = error.status_code, request.scope["path"]
+        kind = _KINDS.get(status, "api_usage_error")
+        headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+        if status == 405:
+            # Starlette names the methods of the first route of a path only.
+            known = app.openapi()["paths"].get(request.scope["route"].path_format, {})
+            headers["allow"] = ", ".join(sorted(map(str.upper, known)))
+        message = f"{request.method} {quote(where)}: {error.detail}."
+        return errors.reply(ApiError(status, kind, message, headers=headers))
 
     @app.exception_handler(ClientDisconnect)
     async def unheard(request: Request, error: ClientDisconnect) -> Response:

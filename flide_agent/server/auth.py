@@ -32,6 +32,11 @@ class Auth:
         self._keys = keys
         self._everybody = Caller("", limits)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody is let in."""
+        return self._keys is None
+
     def limits_of(self, tenant: str) -> Limits:
         """What a tenant may do."""
         return self._everybody.limits if self._keys is None else self._keys.limits_of(tenant)

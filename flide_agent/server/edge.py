@@ -41,6 +41,8 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # As it was sent: an encoded slash is part of a name, not of the way.
+        scope["path"] = scope["raw_path"].decode("ascii", "replace")
         name = f"req_{uuid.uuid4().hex}"
         notes: dict[str, Any] = {}
         scope.setdefault("state", {})["notes"] = notes

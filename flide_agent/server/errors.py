@@ -61,9 +61,11 @@ class InvalidBody(ApiError):
         self.detail = list(faults)
 
 
-def fault(message: str, *place: str | int, kind: str = "invalid_input") -> InvalidBody:
-    """One fault, at a place in the body."""
-    return InvalidBody([{"loc": ["body", *place], "msg": message, "type": kind}])
+def fault(
+    message: str, *place: str | int, kind: str = "invalid_input", where: str = "body"
+) -> InvalidBody:
+    """One fault, at a place in the request."""
+    return InvalidBody([{"loc": [where, *place], "msg": message, "type": kind}])
 
 
 def busy(status: int, kind: str, message: str, seconds: float) -> ApiError:
@@ -105,9 +107,9 @@ def reply(error: ApiError) -> Response:
     )
 
 
-def faults_of(error: ValidationError, where: str = "body") -> list[dict[str, Any]]:
+def faults_of(error: ValidationError) -> list[dict[str, Any]]:
     """Every fault of a pydantic error, without what was sent: it may be large, or no JSON."""
     return [
-        {"loc": [where, *each["loc"]], "msg": each["msg"], "type": each["type"]}
+        {"loc": ["body", *each["loc"]], "msg": each["msg"], "type": each["type"]}
         for each in error.errors(include_url=False, include_input=False, include_context=False)
     ]

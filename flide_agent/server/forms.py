@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
+
+from flide_agent.session_types import Seconds
 
 
 class _Form(BaseModel):
@@ -22,7 +24,7 @@ class CreateRequest(_Form):
 
     id: str | None = None
     messages: list[Any] = []
-    ttl: Annotated[float, Field(gt=0)] | None = None
+    ttl: Seconds | None = None
 
 
 class ForkRequest(_Form):

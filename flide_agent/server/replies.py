@@ -60,7 +60,7 @@ def check_questions(questions: Sized, limits: Limits) -> None:
         )
 
 
-def session_id(value: object, *place: str) -> str:
+def session_id(value: object, *place: str, where: str = "body") -> str:
     """A session's id as a client names it.
 
     Raises:
@@ -71,6 +71,7 @@ def session_id(value: object, *place: str) -> str:
             f"{describe(value)} was given, but a session's id is a text of 1 to {ID_LENGTH} "
             "characters.",
             *place,
+            where=where,
         )
     return value
 

@@ -58,7 +58,11 @@ def _ask(
         return desk.runtime.system_one(asked, tenant=caller.tenant, timeout=seconds)
     messages = asked.state if isinstance(asked.state, list) else [asked.state]
     step = AskRequest(
-        parent=ROOT, messages=messages, questions=asked.questions, key=headers.get(KEY_HEADER)
+        parent=ROOT,
+        messages=messages,
+        whole=True,
+        questions=asked.questions,
+        key=headers.get(KEY_HEADER),
     )
     name = session_id(named, "session_id")
     return desk.runtime.ask(caller.tenant, name, step, timeout=seconds)

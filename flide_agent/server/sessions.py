@@ -3,8 +3,9 @@
 import uuid
 from concurrent.futures import Future
 from typing import Annotated, Any
+from urllib.parse import unquote
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from flide_agent.history import ROOT
@@ -30,9 +31,23 @@ from flide_agent.session_types import AppendRequest, AskRequest
 
 router = APIRouter(prefix="/v1/sessions")
 
-SessionId = Annotated[
-    str, Path(description="The session's id, percent-encoded.", min_length=1, max_length=ID_LENGTH)
-]
+_LENGTHS = {"minLength": 1, "maxLength": ID_LENGTH}
+
+
+async def _named(
+    session: Annotated[
+        str, Path(description="The session's id, percent-encoded.", json_schema_extra=_LENGTHS)
+    ],
+) -> str:
+    # Paths are routed as they came, so that an id may hold a slash.
+    try:
+        return session_id(unquote(session, errors="strict"), "session", where="path")
+    except UnicodeDecodeError:
+        raise fault("a session's id is UTF-8, percent-encoded.", "session", where="path") from None
+
+
+SessionId = Annotated[str, Depends(_named)]
+"""An endpoint's argument: the session in its path."""
 
 
 @router.post("", **documents.CREATE)
@@ -49,7 +64,7 @@ async def create(request: Request, caller: AnyCaller) -> Response:
     return written(await _once(request, caller, "create", "", work))
 
 
-@router.post("/{session:path}/append", **documents.APPEND)
+@router.post("/{session}/append", **documents.APPEND)
 async def append(request: Request, caller: AnyCaller, session: SessionId) -> Response:
     """Add what happened. The same after the same parent is one thing, however often it is sent."""
     runtime = _desk(request).runtime
@@ -60,7 +75,7 @@ async def append(request: Request, caller: AnyCaller, session: SessionId) -> Res
     return written(await _once(request, caller, "append", session, work))
 
 
-@router.post("/{session:path}/systemone", **documents.ASK)
+@router.post("/{session}/systemone", **documents.ASK)
 async def ask(request: Request, caller: AnyCaller, session: SessionId) -> Response:
     """Ask about the history, after adding what happened: System One's answers, or a decision."""
     desk = _desk(request)
@@ -72,7 +87,7 @@ async def ask(request: Request, caller: AnyCaller, session: SessionId) -> Respon
     return answered(request, await desk.serve(request, caller, work))
 
 
-@router.post("/{session:path}/fork", **documents.FORK)
+@router.post("/{session}/fork", **documents.FORK)
 async def fork(request: Request, caller: AnyCaller, session: SessionId) -> Response:
     """Another session with the history at a head; nothing is computed or copied."""
     runtime = _desk(request).runtime
@@ -83,7 +98,7 @@ async def fork(request: Request, caller: AnyCaller, session: SessionId) -> Respo
     return written(await _once(request, caller, "fork", session, work))
 
 
-@router.post("/{session:path}/rewind", **documents.REWIND)
+@router.post("/{session}/rewind", **documents.REWIND)
 async def rewind(request: Request, caller: AnyCaller, session: SessionId) -> Response:
     """Make an earlier head the newest."""
     runtime = _desk(request).runtime
@@ -94,7 +109,7 @@ async def rewind(request: Request, caller: AnyCaller, session: SessionId) -> Res
     return written(await _once(request, caller, "rewind", session, work))
 
 
-@router.post("/{session:path}/watch", **documents.WATCH)
+@router.post("/{session}/watch", **documents.WATCH)
 async def watch(request: Request, caller: AnyCaller, session: SessionId) -> Response:
     """Ask the same at every append from now on.
 
@@ -118,7 +133,7 @@ async def watch(request: Request, caller: AnyCaller, session: SessionId) -> Resp
     return stream.response(request.app.state.streams)
 
 
-@router.get("/{session:path}", **documents.DESCRIBE)
+@router.get("/{session}", **documents.DESCRIBE)
 async def describe(
     request: Request,
     caller: AnyCaller,
@@ -136,7 +151,7 @@ async def describe(
         )
 
 
-@router.delete("/{session:path}", **documents.DROP)
+@router.delete("/{session}", **documents.DROP)
 async def drop(request: Request, caller: AnyCaller, session: SessionId) -> JSONResponse:
     """Forget a session; says whether it was held."""
     runtime = _desk(request).runtime

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import uvicorn
+from hypothesis import settings
 
 from flide_agent.server import Settings, create_app
 from flide_agent.server.keys import digest
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from flide_agent.runtime import Runtime
+
+settings.register_profile("soak", max_examples=10_000)
 
 NOUL = {"type": "noul", "instructions": "Is it done?"}
 CHOICE = {"type": "choice", "instructions": "Which one?", "criteria": {"a": None, "b": "the other"}}
@@ -65,13 +68,13 @@ def engine(directory: Path) -> Iterator[Engine]:
 @contextmanager
 def serving(
     served: Engine | Runtime,
-    settings: Settings,
+    how: Settings,
     *,
     key: str = "",
     wrap: Callable[[FastAPI], ASGIApp] = lambda app: app,
 ) -> Iterator[Served]:
     """An app on a socket of its own, perhaps behind something else."""
-    app = create_app(served, settings)
+    app = create_app(served, how)
     config = uvicorn.Config(
         wrap(app), port=0, log_config=None, timeout_graceful_shutdown=5, ws="none"
     )
@@ -103,8 +106,8 @@ def served(engine: Engine) -> Iterator[Served]:
 def serve(engine: Engine) -> Callable[..., AbstractContextManager[Served]]:
     """Makes servers with settings of their own."""
 
-    def make(key: str = "", **settings: Any) -> AbstractContextManager[Served]:
-        return serving(engine, Settings(**{"timeout": 30, **settings}), key=key)
+    def make(key: str = "", **changes: Any) -> AbstractContextManager[Served]:
+        return serving(engine, Settings(**{"timeout": 30, **changes}), key=key)
 
     return make
 
