@@ -62,6 +62,7 @@ class Engine:
         max_round_tokens: int = DEFAULT_ROUND_TOKENS,
         tiers: Tiers | None = None,
         fingerprint: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.model_name = model_name
         self.model = model
@@ -73,6 +74,7 @@ class Engine:
             max_round_tokens=max_round_tokens,
             tiers=tiers,
             fingerprint=fingerprint or {},
+            progress=_stage(progress, "kernels and graphs"),
         )
         self.storage, self.pool = self._serving.storage, self._serving.pool
 
@@ -105,18 +107,14 @@ class Engine:
             ModelLoadError: one sentence on what is wrong and what to do.
         """
         where, products = choose_device(device, dtype)
-
-        def report(stage: str) -> Callable[[int, int], None]:
-            return partial(progress, stage) if progress else lambda done, total: None
-
-        directory = resolve(model, progress=report("converting, once"))
+        directory = resolve(model, progress=_stage(progress, "converting, once"))
         config = read_config(directory)
         tokenizer = load_tokenizer(directory)
         with WeightReader(
             directory,
             device=where,
             dtype=products,
-            progress=report("weights"),
+            progress=_stage(progress, "weights"),
         ) as weights:
             decoder = load_model(config, weights)
         return cls(
@@ -127,6 +125,7 @@ class Engine:
             max_round_tokens=max_round_tokens,
             tiers=tiers,
             fingerprint=hub_fingerprint(directory) if tiers else None,
+            progress=progress,
         )
 
     def begin(self, tenant: str = "") -> GrowingText:
@@ -188,7 +187,7 @@ class Engine:
         plans = [self._plan(*both) for both in zip(asks, asked, strict=True)]
         planned = time.perf_counter()
         outcomes = self.run(plans)
-        timing = _timing(began, planned)
+        timing = Timing.until_now(began, planned)
         return [
             self.read(questions, plan, outcome, timing)
             for questions, plan, outcome in zip(asked, plans, outcomes, strict=True)
@@ -228,7 +227,8 @@ class Engine:
         planned = time.perf_counter()
         promise = self.submit(plan, deadline=deadline)
         return then(
-            promise, lambda outcome: self.read(asked, plan, outcome, _timing(began, planned))
+            promise,
+            lambda outcome: self.read(asked, plan, outcome, Timing.until_now(began, planned)),
         )
 
     def read(
@@ -289,10 +289,5 @@ class Engine:
         )
 
 
-def _timing(began: float, planned: float) -> Timing:
-    ended = time.perf_counter()
-    return Timing(
-        plan_ms=1e3 * (planned - began),
-        run_ms=1e3 * (ended - planned),
-        total_ms=1e3 * (ended - began),
-    )
+def _stage(progress: Progress | None, name: str) -> Callable[[int, int], None]:
+    return partial(progress, name) if progress else lambda done, total: None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,16 @@ class Timing:
     plan_ms: float
     run_ms: float
     total_ms: float
+
+    @classmethod
+    def until_now(cls, began: float, planned: float) -> Timing:
+        """Of a call that began and had its tokens at these times of `time.perf_counter`."""
+        ended = time.perf_counter()
+        return cls(
+            plan_ms=1e3 * (planned - began),
+            run_ms=1e3 * (ended - planned),
+            total_ms=1e3 * (ended - began),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flide_engine.core import Outcome, Request
     from flide_engine.lower import Lower, Tiers
     from flide_engine.models import Decoder
+    from flide_engine.weights import Progress
 
 
 class Serving:
@@ -30,6 +31,7 @@ class Serving:
         pool_bytes, max_round_tokens: see `Engine.from_pretrained`.
         tiers: where checkpoints go besides the device.
         fingerprint: what tells the model's checkpoints from those of others.
+        progress: called as (done, total) while a GPU is made ready; see `make_backend`.
 
     Attributes:
         storage, pool: the device's memory, and who holds what of it.
@@ -44,9 +46,10 @@ class Serving:
         max_round_tokens: int,
         tiers: Tiers | None,
         fingerprint: Mapping[str, str],
+        progress: Progress,
     ) -> None:
         lower_stride = _stride() if tiers else GRID
-        backend = make_backend(model, pool_bytes, max_round_tokens, lower_stride)
+        backend = make_backend(model, pool_bytes, max_round_tokens, lower_stride, progress)
         self.storage, self.pool = backend.storage, backend.pool
         self._lower = _lower(tiers, backend, fingerprint) if tiers else None
         runner = Runner(
