@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.shapes import SIZES
 from flide_engine.core import GRID, Branch
 from flide_engine.executors import GraphExecutor, capacity_for, ladder
 from flide_engine.kernels.fork_attention.triton_kernel import tile_rows
@@ -23,27 +24,6 @@ from flide_engine.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-ROPE = {
-    "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
-    "mrope_section": [11, 11, 10], "mrope_interleaved": True,
-}  # fmt: skip
-COMMON = {
-    "model_type": "qwen3_5_text", "vocab_size": 248320, "max_position_embeddings": 262144,
-    "head_dim": 256, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "rms_norm_eps": 1e-6,
-    "rope_parameters": ROPE, "tie_word_embeddings": True,
-}  # fmt: skip
-SIZES: dict[str, dict[str, Any]] = {
-    "0.8B": COMMON | {
-        "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 24,
-        "num_attention_heads": 8, "num_key_value_heads": 2, "linear_num_value_heads": 16,
-    },
-    "4B": COMMON | {
-        "hidden_size": 2560, "intermediate_size": 9216, "num_hidden_layers": 32,
-        "num_attention_heads": 16, "num_key_value_heads": 4, "linear_num_value_heads": 32,
-    },
-}  # fmt: skip
 
 MAX_ROUND_TOKENS = 8192
 

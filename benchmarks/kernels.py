@@ -16,7 +16,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gpu import SIZES, STREAMS, capture, profile, replay_ms, trunk_of
+from benchmarks.gpu import STREAMS, capture, profile, replay_ms, trunk_of
+from benchmarks.shapes import SIZES
 from flide_engine.arrays import DeviceArrays
 from flide_engine.core import GRID
 from flide_engine.kernels.fork_attention import fork_attention
