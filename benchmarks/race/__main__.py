@@ -54,7 +54,7 @@ class Race:
             return
         say(f"{setting.contender}, {setting.name}: {len(left)} cells")
         kernels = self._args.work / "kernels" / setting.contender
-        kept = "warm" if any(kernels.rglob("*")) else "cold"
+        kept = "warm" if any(path.is_file() for path in kernels.rglob("*")) else "cold"
         with Server(
             setting, self._args.out / f"{setting.contender}-{self._args.size}.log"
         ) as server:
