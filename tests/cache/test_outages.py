@@ -25,7 +25,7 @@ class TestServer:
     """A server that is away, stops, restarts, forgets, is full or says no."""
 
     def test_down_at_the_start_is_a_warning(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, tmp_path: Path, program: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Everything is a miss, soon; and when the server comes, everything works."""
         port = free_port()
@@ -40,7 +40,7 @@ class TestServer:
             assert time.monotonic() - began < 3
             assert store.stats().paused_seconds > 0
 
-            with RedisServer(tmp_path, port):
+            with RedisServer(tmp_path, port, program):
                 eventually(lambda: store.offer([value]) and right_or_none(store, [value]) == 1)
 
     def test_a_stopped_server_costs_little_and_comes_back(self, own: RedisServer) -> None:
@@ -132,11 +132,11 @@ class TestServer:
         put(near, *values)
         assert right_or_none(near, values) == len(values)
 
-    def test_a_small_server_that_evicts(self, tmp_path: Path) -> None:
+    def test_a_small_server_that_evicts(self, tmp_path: Path, program: str) -> None:
         """Many times its memory is written: what it still has is right."""
         limit = 24 << 20
         with (
-            RedisServer(tmp_path, maxmemory=str(limit), maxmemory_policy="allkeys-lru") as server,
+            RedisServer(tmp_path, program=program, maxmemory=str(limit), maxmemory_policy="allkeys-lru") as server,
             RedisLink(server.url, timeout=5) as link,
             RedisStore(link) as store,
         ):
@@ -148,10 +148,12 @@ class TestServer:
 
             assert 0 < right_or_none(store, values) < 60
 
-    def test_a_server_that_is_full_is_read_only_for_a_while(self, tmp_path: Path) -> None:
+    def test_a_server_that_is_full_is_read_only_for_a_while(
+        self, tmp_path: Path, program: str
+    ) -> None:
         """Writes stop for half a minute, reads go on."""
         with (
-            RedisServer(tmp_path, maxmemory="12mb", maxmemory_policy="noeviction") as server,
+            RedisServer(tmp_path, program=program, maxmemory="12mb", maxmemory_policy="noeviction") as server,
             RedisLink(server.url, timeout=5) as link,
             RedisStore(link, drain_seconds=0) as store,
         ):
