@@ -136,7 +136,9 @@ class TestServer:
         """Many times its memory is written: what it still has is right."""
         limit = 24 << 20
         with (
-            RedisServer(tmp_path, program=program, maxmemory=str(limit), maxmemory_policy="allkeys-lru") as server,
+            RedisServer(
+                tmp_path, program=program, maxmemory=str(limit), maxmemory_policy="allkeys-lru"
+            ) as server,
             RedisLink(server.url, timeout=5) as link,
             RedisStore(link) as store,
         ):
@@ -153,7 +155,9 @@ class TestServer:
     ) -> None:
         """Writes stop for half a minute, reads go on."""
         with (
-            RedisServer(tmp_path, program=program, maxmemory="12mb", maxmemory_policy="noeviction") as server,
+            RedisServer(
+                tmp_path, program=program, maxmemory="12mb", maxmemory_policy="noeviction"
+            ) as server,
             RedisLink(server.url, timeout=5) as link,
             RedisStore(link, drain_seconds=0) as store,
         ):
