@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -29,10 +30,14 @@ MAIN = "import sys; from flide_agent.cli import main; sys.exit(main())"
 class Process:
     """A server of its own."""
 
-    def __init__(self, *args: object) -> None:
+    def __init__(self, *args: object, **variables: str) -> None:
         command = [sys.executable, "-c", MAIN, "serve", "--port", "0", *map(str, args)]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | variables,
         )
         assert self.process.stdout
         self.ready = self.process.stdout.readline()
