@@ -37,9 +37,13 @@ test: $(READY) redis  ## Run the tests
 	@echo "== test: pytest"
 	@$(BIN)/pytest -m "not gpu"
 
-soak: $(READY) redis  ## The long form of the sessions' contract: 100,000 operations, with all faults (an hour)
-	@echo "== soak: pytest"
+soak: $(READY) redis  ## The long forms: 100,000 session operations under faults, broken bodies, a crowd (hours)
+	@echo "== soak: the sessions' contract"
 	@FLIDE_SOAK_OPERATIONS=100000 FLIDE_SOAK_LOG=soak.log $(BIN)/pytest tests/tiers/test_contract.py
+	@echo "== soak: the server"
+	@FLIDE_SOAK_CLIENTS=1000 FLIDE_SOAK_BODIES=10000 $(BIN)/pytest --hypothesis-profile=soak \
+		tests/server/test_faults.py tests/server/test_stopping.py tests/server/test_memory.py \
+		tests/server/test_fuzz.py tests/server/test_schema.py
 
 check: $(READY)  ## Lint, types, who imports whom, what the wheel holds
 	@echo "== check: ruff"

@@ -24,6 +24,11 @@ _log = logging.getLogger(__name__)
 access_log = logging.getLogger("flide_agent.access")
 
 
+def new_request_id() -> str:
+    """A name for a request, by which people can ask about it."""
+    return f"req_{uuid.uuid4().hex}"
+
+
 class Edge:
     """Names requests, answers what nobody else could, and keeps the books.
 
@@ -43,7 +48,7 @@ class Edge:
             return
         # As it was sent: an encoded slash is part of a name, not of the way.
         scope["path"] = scope["raw_path"].decode("ascii", "replace")
-        name = f"req_{uuid.uuid4().hex}"
+        name = new_request_id()
         notes: dict[str, Any] = {}
         scope.setdefault("state", {})["notes"] = notes
         status = CLOSED

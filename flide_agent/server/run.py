@@ -14,6 +14,7 @@ import uvicorn
 
 from flide_agent.exceptions import InvalidInput
 from flide_agent.server.edge import access_log
+from flide_agent.server.protocol import Protocol
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -75,7 +76,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 access_log=False,
-                http="httptools",
+                http=Protocol,
                 lifespan="on",
                 log_config=None,
                 server_header=False,

@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from flide_agent.server import Settings, create_app
 from flide_agent.server.keys import digest
+from flide_agent.server.protocol import Protocol
 from flide_engine.engine import Engine
 from tests.support.chat import chat_model
 
@@ -76,7 +77,12 @@ def serving(
     """An app on a socket of its own, perhaps behind something else."""
     app = create_app(served, how)
     config = uvicorn.Config(
-        wrap(app), port=0, log_config=None, timeout_graceful_shutdown=5, ws="none"
+        wrap(app),
+        http=Protocol,
+        port=0,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+        ws="none",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
