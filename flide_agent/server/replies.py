@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi.responses import Response
@@ -9,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from flide_agent._json import describe, json_fault
 from flide_agent.server.errors import ApiError, InvalidBody, fault, faults_of
+from flide_agent.session_types import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from flide_agent.runtime import Runtime
+    from flide_agent.server.desk import Desk, Work
+    from flide_agent.server.keys import Caller
     from flide_agent.server.settings import Limits
     from flide_agent.types import SystemOneResponse
 
@@ -93,8 +98,17 @@ def written(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json")
 
 
-def answered(request: Request, response: SystemOneResponse) -> Response:
-    """A reply with answers; what they took is counted."""
+async def answered(request: Request, caller: Caller, work: Work) -> Response:
+    """A reply with answers; what they took is counted, and what was decided is written down."""
+    desk: Desk = request.app.state.desk
+    spans = request.app.state.spans
+    began = time.perf_counter()
+    with nullcontext(None) if spans is None else spans.decision(request) as tell:
+        response: SystemOneResponse = await desk.serve(request, caller, work)
+        if tell is not None:
+            tell(response)
+    if isinstance(response, Answers):
+        desk.write_down(caller, response, 1e3 * (time.perf_counter() - began))
     request.app.state.metrics.count_tokens(response)
     if (reuse := response.x_reuse) is not None:
         request.state.notes |= {

@@ -42,7 +42,7 @@ async def system_one(request: Request, caller: AnyCaller) -> Response:
     def work(packed: Packed, seconds: float) -> Future[Any]:
         return _ask(desk, caller, packed.parse(), headers, seconds)
 
-    return answered(request, await desk.serve(request, caller, work))
+    return await answered(request, caller, work)
 
 
 def _ask(

@@ -84,7 +84,7 @@ async def ask(request: Request, caller: AnyCaller, session: SessionId) -> Respon
         asked = _asked(packed.parse(), desk, caller)
         return desk.runtime.ask(caller.tenant, session, asked, timeout=seconds)
 
-    return answered(request, await desk.serve(request, caller, work))
+    return await answered(request, caller, work)
 
 
 @router.post("/{session}/fork", **documents.FORK)

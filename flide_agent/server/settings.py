@@ -48,6 +48,9 @@ class Settings(BaseSettings):
         longest_timeout: seconds that a request may ask for.
         drain: seconds to answer what is in hand, once told to stop.
         access_log: a line of JSON on stderr for every request.
+        audit: a file that gets a line of JSON for every decision made here; without texts.
+        traces: the name of an OpenTelemetry exporter, such as otlp_proto_http or console, that gets
+            a span of every request with questions; without texts.
         threads: that read requests and turn text into tokens.
     """
 
@@ -65,6 +68,8 @@ class Settings(BaseSettings):
     longest_timeout: _Seconds = 600.0
     drain: _Seconds = 30.0
     access_log: bool = True
+    audit: Path | None = None
+    traces: str | None = None
     threads: _Positive = 4
 
 

@@ -63,6 +63,7 @@ class AnswerStream:
     def __init__(self, desk: Desk, caller: Caller, session: str) -> None:
         self._desk = desk
         self._runtime = desk.runtime
+        self._caller = caller
         self._tenant = caller.tenant
         self._session = session
         self._loop = asyncio.get_running_loop()
@@ -94,8 +95,9 @@ class AnswerStream:
             self._runtime.unwatch(self._tenant, self._session, name)
 
     def _hear(self, answers: Answers) -> None:
-        # The loop may be gone already when the last answer comes.
+        # The loop and the desk may be gone already when the last answer comes.
         with suppress(RuntimeError):
+            self._desk.write_down(self._caller, answers)
             self._loop.call_soon_threadsafe(partial(self._put, answers))
 
     def _put(self, answers: Answers) -> None:

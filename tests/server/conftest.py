@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fastapi import FastAPI
+    from opentelemetry.trace import TracerProvider
     from starlette.types import ASGIApp
 
     from flide_agent.runtime import Runtime
@@ -73,9 +74,10 @@ def serving(
     *,
     key: str = "",
     wrap: Callable[[FastAPI], ASGIApp] = lambda app: app,
+    tracer_provider: TracerProvider | None = None,
 ) -> Iterator[Served]:
     """An app on a socket of its own, perhaps behind something else."""
-    app = create_app(served, how)
+    app = create_app(served, how, tracer_provider=tracer_provider)
     config = uvicorn.Config(
         wrap(app),
         http=Protocol,

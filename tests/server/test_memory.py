@@ -76,7 +76,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 def test_broken_bodies(directory: Path) -> None:
     """Never a 5xx, never another shape, nothing kept; and what is in order is answered."""
     with (
-        Process("--model", directory, FLIDE_ACCESS_LOG="false") as served,
+        Process("--model", directory) as served,
         httpx.Client(base_url=served.url, timeout=30) as http,
     ):
         process = psutil.Process(served.process.pid)

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,7 +22,6 @@ from tests.server.conftest import ASKED, body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PATIENT = 60.0
 
@@ -28,17 +29,23 @@ MAIN = "import sys; from flide_agent.cli import main; sys.exit(main())"
 
 
 class Process:
-    """A server of its own."""
+    """A server of its own.
+
+    Attributes:
+        url: where it is.
+        ready, curl: what it said when it was ready.
+        rest: what it wrote to stdout after that, once it has ended.
+    """
 
     def __init__(self, *args: object, **variables: str) -> None:
         command = [sys.executable, "-c", MAIN, "serve", "--port", "0", *map(str, args)]
+        # A file takes all that is said: a pipe that nobody reads would hold the server up.
+        file, said = tempfile.mkstemp()
+        self._said = Path(said)
         self.process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | variables,
+            command, stdout=subprocess.PIPE, stderr=file, text=True, env=os.environ | variables
         )
+        os.close(file)
         assert self.process.stdout
         self.ready = self.process.stdout.readline()
         self.process.stdout.readline()
@@ -51,12 +58,13 @@ class Process:
     def __exit__(self, *exc: object) -> None:
         self.process.kill()
         self.process.communicate()
+        self._said.unlink()
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit status, and what it wrote to stderr."""
         self.process.send_signal(how)
-        _, said = self.process.communicate(timeout=PATIENT)
-        return self.process.returncode, said
+        self.rest, _ = self.process.communicate(timeout=PATIENT)
+        return self.process.returncode, self._said.read_text()
 
 
 def test_ready_to_try(directory: Path, keys: Callable[..., Path]) -> None:
