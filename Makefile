@@ -43,7 +43,7 @@ soak: $(READY) redis  ## The long forms: 100,000 session operations under faults
 	@echo "== soak: the server"
 	@FLIDE_SOAK_CLIENTS=1000 FLIDE_SOAK_BODIES=10000 $(BIN)/pytest --hypothesis-profile=soak \
 		tests/server/test_faults.py tests/server/test_stopping.py tests/server/test_memory.py \
-		tests/server/test_fuzz.py tests/server/test_schema.py
+		tests/server/test_fuzz.py tests/server/test_schema.py tests/server/test_contract.py
 
 check: $(READY)  ## Lint, types, who imports whom, what the wheel holds
 	@echo "== check: ruff"

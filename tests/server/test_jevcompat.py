@@ -81,6 +81,17 @@ def test_through_a_session(roomy: Engine, tmp_path: Path) -> None:
     assert held["heads"] > 5
 
 
+def test_with_a_key_through_a_session(
+    roomy: Engine, keys: Callable[..., Path], tmp_path: Path
+) -> None:
+    """All 47 that a server with keys is judged by, where every request names a session."""
+    settings = ROOM.model_copy(update={"keys": keys(secret="acme")})
+    with serving(roomy, settings, key="secret", wrap=InOneSession) as served:
+        assert judge(served, tmp_path / "report.json", "--key", "secret") == (32, 15)
+        held = served.http.get("/v1/sessions/jevcompat").json()
+    assert held["heads"] > 5
+
+
 def test_with_a_key(keys: Callable[..., Path], tmp_path: Path) -> None:
     """All 47 that a server with keys is judged by, on a model that can read."""
     settings = ROOM.model_copy(update={"keys": keys(secret="acme")})
