@@ -114,24 +114,6 @@ class TestSessions:
             two.append(f"two {n}.")
         assert two.text == "one 0.two 0.one 1.two 1.one 2.two 2."
 
-    def test_only_news_is_sent(self, served: Served, session: Session) -> None:
-        """A step's bytes do not grow with the history."""
-        sizes = []
-
-        class Counting(HttpTransport):
-            def send(self, call: Any, **options: Any) -> Any:
-                from flide_agent.client.wire import to_wire
-
-                sizes.append(len(to_wire(call).body or b""))
-                return super().send(call, **options)
-
-        with Client(transport=Counting(served.url)) as client:
-            session = client.session()
-            for _ in range(8):
-                session.append("x" * 200)
-                session.ask(ASKED)
-        assert max(sizes[2:]) <= max(sizes[:2]) + 200
-
     def test_odd_names(self, client: Client) -> None:
         """Any text names a session."""
         for name in ("a/b", "..", "ä ö?#%", "x/append", "🙂" * 50):
