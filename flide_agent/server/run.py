@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import logging
 import signal
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from flide_agent.exceptions import InvalidInput
-from flide_agent.server.edge import access_log
+from flide_agent.server.logs import logged
 from flide_agent.server.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -57,13 +55,13 @@ def bind(settings: Settings) -> socket.socket:
 
 def run(app: FastAPI, settings: Settings, bound: socket.socket, model: str) -> None:
     """Serve until SIGTERM or Ctrl-C; what is in hand is answered then."""
-    _log_to_stderr(settings)
     server = _Server(app, settings, model)
     # The server takes signals while it runs and raises them again afterwards: a SIGTERM that was
     # heeded should not end the process with an error.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        server.run(sockets=[bound])
+        with logged(settings.access_log):
+            server.run(sockets=[bound])
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -121,14 +119,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _log_to_stderr(settings: Settings) -> None:
-    lines = logging.StreamHandler(sys.stderr)
-    access_log.addHandler(lines)
-    access_log.propagate = False
-    access_log.setLevel(logging.INFO if settings.access_log else logging.WARNING)
-    if not logging.getLogger().handlers:
-        logging.basicConfig(
-            level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )
