@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flide_agent import Session
 
 PATIENT = 60.0
-EXAMPLES = 8
+EXAMPLES = 6
 
 
 class OverHttp(HttpTransport):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "of sixteen bytes at the least"
-CLIENTS = 16
+CLIENTS = 12
 TEXT = "An agent read a file of some length, and thought about what it said. "
 
 
