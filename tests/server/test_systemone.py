@@ -281,3 +281,18 @@ def test_session_ids_give_the_same_answers(served: Served) -> None:
     for name in (7, "", "x" * 257, ["a"]):
         wrong = served.http.post("/v1/systemone", json=body(session_id=name))
         assert faults(wrong)[0]["loc"] == ["body", "session_id"]
+
+
+@pytest.mark.parametrize("sent", [{"id": "gone"}, {"id": "gone", "ttl": 5e-324}])
+def test_what_is_deleted_is_gone(served: Served, sent: dict[str, Any]) -> None:
+    """Until something is appended, which begins it anew."""
+    path = "/v1/sessions/gone"
+    for _ in range(3):
+        first = served.http.post("/v1/sessions", json={**sent, "messages": ["a text"]})
+        assert first.status_code == 200
+        assert served.http.delete(path).json() == {"id": "gone", "dropped": True}
+        assert served.http.get(path).status_code == 404
+        assert served.http.delete(path).json() == {"id": "gone", "dropped": False}
+        assert served.http.post(f"{path}/append", json={}).status_code == 200
+        assert served.http.get(path).json()["tokens"] == 0
+        served.http.delete(path)
